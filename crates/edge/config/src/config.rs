@@ -246,7 +246,7 @@ pub fn load_http(path: &Path) -> Result<HttpSettings, ConfigError> {
     let read = || match firn_yaml::parse(&text)? {
         None => Ok(HttpSettings::default()),
         Some(root) => {
-            let shape = ConfigValueShape::Section(&[http::HTTP_CLIENT, http::PROXY]);
+            let shape = ConfigValueShape::Section(&[http::HTTP_CLIENT]);
             walk(
                 &mut root.clone(),
                 &shape,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Shape of a list of static target groups.
 pub(super) const GROUPS: ConfigValueShape =
     ConfigValueShape::List(&ConfigValueShape::Section(&[&[
-        key("targets", TEXTS),
+        key("targets", TEXTS).always(""),
         key("labels", ConfigValueShape::Labels),
     ]]));
 

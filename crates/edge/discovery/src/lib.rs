@@ -44,7 +44,7 @@ pub use providers::{
     AwsSettings, AzureAdSettings, AzureCloud, AzureIdentity, GoogleIamSettings, SigV4Settings,
     read_sigv4,
 };
-pub use sections::{DISCOVERY_KEYS, discovery_names, printed_discovery, read_discoveries};
+pub use sections::{DISCOVERY_KEYS, discovery_names, read_discoveries};
 
 use firn_model::env::Clock;
 use provider::{DiscoveryStarter, DiscoveryTask};

@@ -10,8 +10,7 @@
 use crate::discover::{BoxFuture, Discover, Refresh, RefreshTask};
 use crate::group::TargetGroup;
 use crate::published::PublishedTargets;
-use firn_config_schema::printed::{Groups, PrintedFieldKind};
-use firn_config_schema::schema::{ConfigKey, ConfigValueShape};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, KeyPrinting};
 use firn_http_client::ClientTlsSettings;
 use firn_model::env::Clock;
 use firn_yaml::{YamlError, YamlNode};
@@ -24,14 +23,11 @@ use tokio::task::JoinHandle;
 /// Result of reading one entry of a provider's list.
 pub(crate) type ReadResult = Result<DiscoverySettings, YamlError>;
 
-/// A kind of discovery as the config shows it: the key of its list, and the shape, the printed form
-/// and the reader of an entry.
+/// A kind of discovery as the config shows it: the row of its list, and the reader of an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscoveryProvider {
-    /// Key of the list in a scrape job or an Alertmanager section, with the shape of the list.
+    /// Key of the list in a scrape job or an Alertmanager section.
     pub key: ConfigKey,
-    /// Printed form of the list.
-    pub printed: PrintedFieldKind,
     /// Reads an entry that has the shape. The path is the folder of the config.
     pub(crate) read: fn(&YamlNode, &Path) -> ReadResult,
 }
@@ -43,17 +39,17 @@ impl DiscoveryProvider {
         entry: &'static ConfigValueShape,
         read: fn(&YamlNode, &Path) -> ReadResult,
     ) -> Self {
+        let key = ConfigKey::new(key, ConfigValueShape::List(entry));
         Self {
-            key: ConfigKey::new(key, ConfigValueShape::List(entry)),
-            printed: PrintedFieldKind::Loaded,
+            key: key.printed(KeyPrinting::AsWritten),
             read,
         }
     }
 
-    /// Returns the provider with entries that are printed by a table, with their defaults.
-    pub(crate) const fn printed_as(self, fields: Groups) -> Self {
+    /// Returns the provider with entries that are printed with the defaults of their keys.
+    pub(crate) const fn printed_with_defaults(self) -> Self {
         Self {
-            printed: PrintedFieldKind::List(fields),
+            key: self.key.printed(KeyPrinting::IfSet),
             ..self
         }
     }

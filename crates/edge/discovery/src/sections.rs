@@ -4,32 +4,46 @@
 //! are the groups of one list that needs no task.
 
 use crate::group::{GROUPS, read_yaml_group};
-use crate::provider::{DiscoveryProvider, DiscoverySettings};
+use crate::provider::DiscoverySettings;
 use crate::providers::PROVIDERS;
-use firn_config_schema::printed::{PrintedField, PrintedFieldKind, always, field};
 use firn_config_schema::schema::{ConfigKey, key};
 use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 
-/// Keys of all discoveries in a scrape job or an Alertmanager section.
+/// Keys of all discoveries in a scrape job or an Alertmanager section, sorted by name, which is the
+/// order in which they are printed.
 pub const DISCOVERY_KEYS: &[ConfigKey] = &collect_keys();
 
 const fn collect_keys() -> [ConfigKey; PROVIDERS.len() + 1] {
     let mut keys = [STATIC; PROVIDERS.len() + 1];
     let mut i = 0;
     while i < PROVIDERS.len() {
-        keys[i + 1] = PROVIDERS[i].key;
+        let key = PROVIDERS[i].key;
+        let place = if is_before(key.name, STATIC.name) {
+            i
+        } else {
+            i + 1
+        };
+        keys[place] = key;
         i += 1;
     }
     keys
 }
 
-const STATIC: ConfigKey = key("static_configs", GROUPS);
+/// Returns whether `left` is less than `right`.
+const fn is_before(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let mut i = 0;
+    while i < left.len() && i < right.len() {
+        if left[i] != right[i] {
+            return left[i] < right[i];
+        }
+        i += 1;
+    }
+    left.len() < right.len()
+}
 
-const PRINTED_GROUP: &[PrintedField] = &[
-    always("targets", PrintedFieldKind::Texts, ""),
-    field("labels", PrintedFieldKind::TextMap),
-];
+const STATIC: ConfigKey = key("static_configs", GROUPS);
 
 /// Returns the names of all discoveries, as the API lists them.
 pub fn discovery_names() -> impl Iterator<Item = &'static str> {
@@ -38,18 +52,6 @@ pub fn discovery_names() -> impl Iterator<Item = &'static str> {
         name.or(key.name.strip_suffix("_configs"))
             .unwrap_or(key.name)
     })
-}
-
-/// Returns the printed form of a discovery's list, or `None` if `key` is no discovery.
-pub fn printed_discovery(key: &str) -> Option<PrintedFieldKind> {
-    if key == STATIC.name {
-        return Some(PrintedFieldKind::List(&[PRINTED_GROUP]));
-    }
-    find_provider(key).map(|provider| provider.printed)
-}
-
-fn find_provider(key: &str) -> Option<&'static DiscoveryProvider> {
-    PROVIDERS.iter().find(|provider| provider.key.name == key)
 }
 
 /// Reads the discoveries of a section that has the shapes of [`DISCOVERY_KEYS`]. `dir` is the

@@ -1,5 +1,5 @@
-//! Schema of the sections of a config: the shapes of their keys and their validation, typed access
-//! to their values, and the fields in which they are printed.
+//! Schema of the sections of a config: the rows of their keys, the validation of a tree against
+//! them, and typed access to values.
 //!
 //! ```
 //! use firn_config_schema::read;
@@ -20,6 +20,5 @@
 //! The crates that own a section have its tables and its reader; this crate has none.
 
 pub mod go_url;
-pub mod printed;
 pub mod read;
 pub mod schema;

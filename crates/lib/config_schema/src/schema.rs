@@ -1,8 +1,12 @@
 //! Schema of a config: shapes of values, keys of sections, and the validation of a tree against
 //! them.
 //!
-//! One pass finds unknown keys and malformed values with their positions, lists the keys that have
-//! no effect in Firn, and redacts secrets. The tables are in the crates that read the sections.
+//! A key is one row of the table of its section: name, shape, default, printing, documentation. The
+//! rows have the order in which the keys are printed. The tables are in the crates that read the
+//! sections.
+//!
+//! One pass over a tree finds unknown keys and malformed values with their positions, lists the
+//! keys that have no effect in Firn, and redacts secrets.
 
 use crate::{go_url, read};
 use firn_model::units::{parse_duration, parse_size};
@@ -21,6 +25,10 @@ const PASSWORD: &str = "xxxxx";
 pub enum ConfigValueShape {
     /// Any scalar, taken as text.
     Text,
+    /// A text that is printed in lower case.
+    CaselessText,
+    /// The path of a file. A relative one is printed with the folder of the config prepended.
+    Path,
     /// A scalar that is redacted in printed configs.
     Secret,
     /// A URL, whose password is redacted in printed configs.
@@ -50,7 +58,7 @@ pub enum ConfigValueShape {
     /// A mapping from label names to texts, for external and static labels.
     Labels,
     /// A mapping with known keys, in groups that several sections share.
-    Section(&'static [&'static [ConfigKey]]),
+    Section(KeyGroups),
     /// Any value, unchecked: the settings of extensions.
     Any,
 }
@@ -58,7 +66,30 @@ pub enum ConfigValueShape {
 /// Shape of a list of texts, used by many sections.
 pub const TEXTS: ConfigValueShape = ConfigValueShape::List(&ConfigValueShape::Text);
 
-/// A key that a section may contain, with its shape and, for Firn's own keys, its documentation.
+/// Shape of a list of paths.
+pub const PATHS: ConfigValueShape = ConfigValueShape::List(&ConfigValueShape::Path);
+
+/// Keys of a section, in groups that several sections share, in the order of printing.
+pub type KeyGroups = &'static [&'static [ConfigKey]];
+
+/// Condition under which a key is printed. Follows the `omitempty` tags and the defaults of Go's
+/// structs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPrinting {
+    /// The key is printed if it is set to a nonzero value.
+    IfSet,
+    /// The key is printed if its value or its default is not zero. A section that is not set is
+    /// printed with the defaults of its keys.
+    UnlessZero,
+    /// The key is always printed, even if it is zero.
+    Always,
+    /// The key is printed as it was written, without the defaults of the keys in it.
+    AsWritten,
+    /// The key is never printed, because another key replaces it.
+    Never,
+}
+
+/// A key that a section may contain: one row of the table of the section.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigKey {
     /// Name of the key in YAML.
@@ -69,20 +100,24 @@ pub struct ConfigKey {
     pub is_required: bool,
     /// True if the key is accepted but has no effect in Firn.
     pub is_ignored: bool,
-    /// Default for the documentation; set only for Firn's own keys.
+    /// Condition under which the key is printed.
+    pub printing: KeyPrinting,
+    /// Default as YAML; empty if there is none, or if it depends on other keys.
     pub default: &'static str,
     /// Description for the documentation; set only for Firn's own keys.
     pub help: &'static str,
 }
 
 impl ConfigKey {
-    /// Creates an optional key that has an effect and no documentation.
+    /// Creates an optional key that has an effect, no default and no documentation, and that is
+    /// printed if it is set.
     pub const fn new(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
         ConfigKey {
             name,
             shape,
             is_required: false,
             is_ignored: false,
+            printing: KeyPrinting::IfSet,
             default: "",
             help: "",
         }
@@ -102,6 +137,29 @@ impl ConfigKey {
             is_ignored: true,
             ..self
         }
+    }
+
+    /// Returns the key with a default, printed unless its value or the default is zero.
+    pub const fn or(self, default: &'static str) -> ConfigKey {
+        ConfigKey {
+            printing: KeyPrinting::UnlessZero,
+            default,
+            ..self
+        }
+    }
+
+    /// Returns the key with a default, always printed.
+    pub const fn always(self, default: &'static str) -> ConfigKey {
+        ConfigKey {
+            printing: KeyPrinting::Always,
+            default,
+            ..self
+        }
+    }
+
+    /// Returns the key, printed under another condition.
+    pub const fn printed(self, printing: KeyPrinting) -> ConfigKey {
+        ConfigKey { printing, ..self }
     }
 
     /// Returns the key with its default and its description for the documentation.

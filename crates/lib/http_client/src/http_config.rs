@@ -4,10 +4,8 @@
 //! the folder of the config.
 
 mod keys;
-mod printed;
 
-pub use keys::{HTTP_CLIENT, PROXY, TLS};
-pub use printed::{CLIENT, TLS as PRINTED_TLS, WRITE_CLIENT};
+pub use keys::{HTTP_CLIENT, PROXY, TLS, WRITE_CLIENT};
 
 use crate::{
     AssertionSettings, AuthMethod, ClientTlsSettings, ClientTlsVersion, HeaderValueSource,

@@ -1,51 +1,57 @@
-//! Table of the keys of a config: those of Prometheus 3.14, and Firn's own under `firn`.
+//! Tables of the keys of a config: those of Prometheus 3.14, and Firn's own under `firn`.
 //!
-//! Follows Prometheus's `config/config.go` and its libraries for HTTP clients and signing.
+//! The keys have the order in which Prometheus prints them. Follows Prometheus's `config/config.go`
+//! and its libraries for HTTP clients and signing.
 
-use super::schema::{ConfigKey, ConfigValueShape, TEXTS};
+use super::schema::{ConfigKey, ConfigValueShape, KeyGroups, KeyPrinting, PATHS, TEXTS};
 use ConfigValueShape::{
-    Bool, Choice, Count, Duration, Integer, LabelName, Labels, List, Map, Number, Secret, Section,
-    Size, Text, Url,
+    Bool, CaselessText, Choice, Count, Duration, Integer, LabelName, Labels, List, Map, Number,
+    Path, Secret, Section, Size, Text, Url,
 };
+use KeyPrinting::{AsWritten, UnlessZero};
 use firn_discovery::DISCOVERY_KEYS;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, TLS};
+use firn_http_client::http_config::{HTTP_CLIENT, TLS, WRITE_CLIENT};
 
 const fn key(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
     ConfigKey::new(name, shape)
 }
 
-/// Shape of the whole config file, including the section `firn`.
-pub const CONFIG: ConfigValueShape = Section(&[TOP]);
+/// Shape of the whole config file.
+pub const CONFIG: ConfigValueShape = Section(KEYS);
+
+/// Keys of the whole config file, including the section `firn`.
+pub const KEYS: KeyGroups = &[TOP];
 
 const TOP: &[ConfigKey] = &[
-    key("global", Section(&[GLOBAL])),
-    key("runtime", Section(&[&[key("gogc", Integer)]])).ignored(),
+    key("global", Section(&[GLOBAL])).printed(UnlessZero),
+    key("runtime", Section(&[&[key("gogc", Integer).or("75")]]))
+        .printed(UnlessZero)
+        .ignored(),
     key("alerting", Section(&[ALERTING])),
-    key("rule_files", TEXTS),
-    key("scrape_config_files", TEXTS),
+    key("rule_files", PATHS),
+    key("scrape_config_files", PATHS),
     JOBS,
-    key("storage", Section(&[STORAGE])),
+    key("storage", Section(&[STORAGE])).printed(UnlessZero),
     key("tracing", Section(&[TRACING])),
     key(
         "remote_write",
-        List(&Section(&[REMOTE_WRITE, HTTP_CLIENT, PROXY])),
+        List(&Section(&[REMOTE_WRITE, WRITE_CLIENT, SENDING])),
     ),
     key(
         "remote_read",
-        List(&Section(&[REMOTE_READ, HTTP_CLIENT, PROXY])),
+        List(&Section(&[REMOTE_READ, HTTP_CLIENT, READ_MATCHERS])),
     ),
-    key("otlp", Section(&[OTLP])),
-    key("firn", Section(&[FIRN])),
+    key("otlp", Section(&[OTLP])).printed(UnlessZero),
+    key("firn", Section(&[FIRN])).printed(AsWritten),
 ];
 
 const JOBS: ConfigKey = key(
     "scrape_configs",
     List(&Section(&[
-        SCRAPE,
-        SCRAPE_BOUNDS,
-        DISCOVERY_KEYS,
+        JOB,
         HTTP_CLIENT,
-        PROXY,
+        JOB_RELABELLING,
+        DISCOVERY_KEYS,
     ])),
 );
 
@@ -166,13 +172,13 @@ const RULES: &[ConfigKey] = &[
 const DUPLICATES: ConfigValueShape = Choice(&["keep-first", "keep-last", "max"]);
 
 const GLOBAL: &[ConfigKey] = &[
-    key("scrape_interval", Duration),
-    key("scrape_timeout", Duration),
+    key("scrape_interval", Duration).or("1m"),
+    key("scrape_timeout", Duration).or("10s"),
     key("scrape_protocols", TEXTS),
-    key("evaluation_interval", Duration),
+    key("evaluation_interval", Duration).or("1m"),
     key("rule_query_offset", Duration),
-    key("query_log_file", Text),
-    key("scrape_failure_log_file", Text),
+    key("query_log_file", Path),
+    key("scrape_failure_log_file", Path),
     key("external_labels", Map(&Text)),
     key("body_size_limit", Size),
     key("sample_limit", Count),
@@ -181,24 +187,25 @@ const GLOBAL: &[ConfigKey] = &[
     key("label_name_length_limit", Count),
     key("label_value_length_limit", Count),
     key("keep_dropped_targets", Count),
-    key("metric_name_validation_scheme", Text),
+    key("metric_name_validation_scheme", Text).or("utf8"),
     key("metric_name_escaping_scheme", Text),
-    key("scrape_native_histograms", Bool),
+    key("scrape_native_histograms", Bool).always("false"),
     key("convert_classic_histograms_to_nhcb", Bool),
     key("always_scrape_classic_histograms", Bool),
-    key("extra_scrape_metrics", Bool),
+    key("extra_scrape_metrics", Bool).always("false"),
 ];
 
 const STORAGE: &[ConfigKey] = &[
-    key("tsdb", Section(&[TSDB])),
+    key("tsdb", Section(&[TSDB])).printed(UnlessZero),
     key("exemplars", Section(&[&[key("max_exemplars", Integer)]])),
 ];
 
 const TSDB: &[ConfigKey] = &[
-    key("out_of_order_time_window", Duration),
-    // Upstream accepts this key, in milliseconds, and overwrites it with
-    // `out_of_order_time_window`.
-    key("outofordertimewindow", Integer),
+    // Upstream accepts this internal field under its Go name, in milliseconds, overwrites it with
+    // `out_of_order_time_window`, and prints it.
+    key("outofordertimewindow", Integer).always("0"),
+    // Printed even if zero, because Firn's default is not zero.
+    key("out_of_order_time_window", Duration).always(""),
     key("stale_series_compaction_threshold", Number).ignored(),
     key("chunk_encoding", Section(&[&[key("floats", Text)]])).ignored(),
     key("retention", Section(&[RETENTION])),
@@ -210,31 +217,23 @@ const RETENTION: &[ConfigKey] = &[
     key("percentage", Number),
 ];
 
-const SCRAPE: &[ConfigKey] = &[
-    key("job_name", Text),
+const JOB: &[ConfigKey] = &[
+    key("job_name", Text).always(""),
     key("honor_labels", Bool),
-    key("honor_timestamps", Bool),
-    key("track_timestamps_staleness", Bool),
+    key("honor_timestamps", Bool).always("true"),
+    key("track_timestamps_staleness", Bool).always("false"),
     key("params", Map(&TEXTS)),
     key("scrape_interval", Duration),
     key("scrape_timeout", Duration),
     key("scrape_protocols", TEXTS),
     key("fallback_scrape_protocol", Text),
-    key("scrape_native_histograms", Bool),
-    key("always_scrape_classic_histograms", Bool),
-    key("convert_classic_histograms_to_nhcb", Bool),
-    key("scrape_failure_log_file", Text),
-    key("metrics_path", Text),
-    key("scheme", Text),
-    key("enable_compression", Bool),
-    key("metric_name_validation_scheme", Text),
-    key("metric_name_escaping_scheme", Text),
-    key("extra_scrape_metrics", Bool),
-    key("relabel_configs", RELABEL_RULES),
-    key("metric_relabel_configs", RELABEL_RULES),
-];
-
-const SCRAPE_BOUNDS: &[ConfigKey] = &[
+    key("scrape_native_histograms", Bool).always("false"),
+    key("always_scrape_classic_histograms", Bool).always("false"),
+    key("convert_classic_histograms_to_nhcb", Bool).always("false"),
+    key("scrape_failure_log_file", Path),
+    key("metrics_path", Text).or("/metrics"),
+    key("scheme", Text).or("http"),
+    key("enable_compression", Bool).always("true"),
     key("body_size_limit", Size),
     key("sample_limit", Count),
     key("target_limit", Count),
@@ -244,43 +243,46 @@ const SCRAPE_BOUNDS: &[ConfigKey] = &[
     key("native_histogram_bucket_limit", Count),
     key("native_histogram_min_bucket_factor", Number),
     key("keep_dropped_targets", Count),
+    key("metric_name_validation_scheme", Text),
+    key("metric_name_escaping_scheme", Text),
+    key("extra_scrape_metrics", Bool).always("false"),
+];
+
+const JOB_RELABELLING: &[ConfigKey] = &[
+    key("relabel_configs", RELABEL_RULES),
+    key("metric_relabel_configs", RELABEL_RULES),
 ];
 
 const RELABEL_RULES: ConfigValueShape = List(&Section(&[&[
     key("source_labels", List(&LabelName)),
-    key("separator", Text),
+    key("separator", Text).always(";"),
     key("regex", Text),
     key("modulus", Count),
     key("target_label", Text),
-    key("replacement", Text),
-    key("action", Text),
+    key("replacement", Text).always("$1"),
+    key("action", CaselessText).or("replace"),
 ]]));
 
 const ALERTING: &[ConfigKey] = &[
     key("alert_relabel_configs", RELABEL_RULES),
     key(
         "alertmanagers",
-        List(&Section(&[
-            ALERTMANAGER,
-            DISCOVERY_KEYS,
-            HTTP_CLIENT,
-            PROXY,
-        ])),
+        List(&Section(&[HTTP_CLIENT, ALERTMANAGER, DISCOVERY_KEYS])),
     ),
 ];
 
 const ALERTMANAGER: &[ConfigKey] = &[
     key("sigv4", Section(&[SIGV4])),
-    key("scheme", Text),
+    key("scheme", Text).or("http"),
     key("path_prefix", Text),
-    key("timeout", Duration),
-    key("api_version", Text),
+    key("timeout", Duration).or("10s"),
+    key("api_version", Text).always("v2"),
     key("relabel_configs", RELABEL_RULES),
     key("alert_relabel_configs", RELABEL_RULES),
 ];
 
 const TRACING: &[ConfigKey] = &[
-    key("client_type", Text),
+    key("client_type", Text).or("grpc"),
     key("endpoint", Text),
     key("sampling_fraction", Number),
     key("insecure", Bool),
@@ -291,62 +293,68 @@ const TRACING: &[ConfigKey] = &[
 ];
 
 const REMOTE_WRITE: &[ConfigKey] = &[
-    key("url", Url),
-    key("remote_timeout", Duration),
+    key("url", Url).always(""),
+    key("remote_timeout", Duration).or("30s"),
     key("headers", Map(&Text)),
     key("write_relabel_configs", RELABEL_RULES),
     key("name", Text),
     key("send_exemplars", Bool),
     key("send_native_histograms", Bool),
     key("round_robin_dns", Bool).ignored(),
-    key("protobuf_message", Text),
+    key("protobuf_message", Text).or("prometheus.WriteRequest"),
     key("failed_request_logging", Bool).ignored(),
-    key("queue_config", Section(&[QUEUE])),
-    key("metadata_config", Section(&[METADATA])),
+];
+
+const SENDING: &[ConfigKey] = &[
+    key("queue_config", Section(&[QUEUE])).printed(UnlessZero),
+    key("metadata_config", Section(&[METADATA])).printed(UnlessZero),
     key("sigv4", Section(&[SIGV4])),
     key("azuread", Section(&[AZURE_AD])),
-    key("google_iam", Section(&[&[key("credentials_file", Text)]])),
+    key("google_iam", Section(&[&[key("credentials_file", Path)]])),
 ];
 
 const QUEUE: &[ConfigKey] = &[
-    key("capacity", Integer).ignored(),
-    key("max_shards", Integer),
-    key("min_shards", Integer),
-    key("max_samples_per_send", Integer),
-    key("batch_send_deadline", Duration),
-    key("min_backoff", Duration),
-    key("max_backoff", Duration),
+    key("capacity", Integer).or("10000").ignored(),
+    key("max_shards", Integer).or("50"),
+    key("min_shards", Integer).or("1"),
+    key("max_samples_per_send", Integer).or("2000"),
+    key("batch_send_deadline", Duration).or("5s"),
+    key("min_backoff", Duration).or("30ms"),
+    key("max_backoff", Duration).or("5s"),
     key("retry_on_http_429", Bool),
     key("sample_age_limit", Duration),
 ];
 
 const METADATA: &[ConfigKey] = &[
-    key("send", Bool),
-    key("send_interval", Duration),
-    key("max_samples_per_send", Integer),
+    key("send", Bool).always("true"),
+    key("send_interval", Duration).always("1m"),
+    key("max_samples_per_send", Integer).or("2000"),
 ];
 
 const REMOTE_READ: &[ConfigKey] = &[
-    key("url", Url),
-    key("remote_timeout", Duration),
-    key("chunked_read_limit", Count),
+    key("url", Url).always(""),
+    key("remote_timeout", Duration).or("1m"),
+    key("chunked_read_limit", Count).or("50000000"),
     key("headers", Map(&Text)),
     key("read_recent", Bool),
     key("name", Text),
+];
+
+const READ_MATCHERS: &[ConfigKey] = &[
     key("required_matchers", Labels),
-    key("filter_external_labels", Bool),
+    key("filter_external_labels", Bool).or("true"),
 ];
 
 const OTLP: &[ConfigKey] = &[
     key("promote_all_resource_attributes", Bool),
     key("promote_resource_attributes", TEXTS),
     key("ignore_resource_attributes", TEXTS),
-    key("translation_strategy", Text),
+    key("translation_strategy", Text).or("UnderscoreEscapingWithSuffixes"),
     key("keep_identifying_resource_attributes", Bool),
     key("convert_histograms_to_nhcb", Bool),
     key("promote_scope_metadata", Bool),
-    key("label_name_underscore_sanitization", Bool),
-    key("label_name_preserve_multiple_underscores", Bool),
+    key("label_name_underscore_sanitization", Bool).or("true"),
+    key("label_name_preserve_multiple_underscores", Bool).or("true"),
 ];
 
 const SIGV4: &[ConfigKey] = &[
@@ -390,6 +398,6 @@ const AZURE_AD: &[ConfigKey] = &[
             key("send_certificate_chain", Bool),
         ]]),
     ),
-    key("cloud", Text),
+    key("cloud", Text).or("AzurePublic"),
     key("scope", Text),
 ];

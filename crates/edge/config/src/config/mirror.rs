@@ -1,7 +1,7 @@
 //! Config of `firn mirror`: its targets, each with a queue, filters, and the HTTP client settings
 //! of a `remote_write` receiver.
 
-use super::http::{HTTP_CLIENT, PROXY, http};
+use super::http::{HTTP_CLIENT, http};
 use super::read;
 use super::schema::{ConfigFindings, ConfigKey, ConfigValueShape, TEXTS, walk};
 use super::{ConfigError, read_file, with_file_path};
@@ -28,7 +28,7 @@ const QUEUE_BYTES_MAX: u64 = 1 << 30;
 
 const CONFIG: ConfigValueShape = ConfigValueShape::Section(&[&[ConfigKey::new(
     "targets",
-    ConfigValueShape::List(&ConfigValueShape::Section(&[TARGET, HTTP_CLIENT, PROXY])),
+    ConfigValueShape::List(&ConfigValueShape::Section(&[TARGET, HTTP_CLIENT])),
 )
 .required()]]);
 

@@ -2,22 +2,20 @@
 //! prints its own.
 //!
 //! ```text
-//! tree with redacted secrets -> jobs inherit -> sections by the tables, defaults added -> text
+//! tree with redacted secrets -> jobs inherit -> sections by their rows, defaults added -> text
 //! ```
 //!
-//! The keys, their order and their defaults are in [`fields`]. Keys under `firn` and of most
-//! discoveries are printed as they were set.
+//! The rows of the [keys](super::keys) determine order, defaults and form. Keys under `firn` and of
+//! most discoveries are printed as they were set.
 //!
 //! Follows upstream's `config/config.go`, whose structs are printed by Go's `yaml`.
 
-mod fields;
 mod inherit;
 #[cfg(test)]
 mod tests;
 
-use super::read;
-use firn_config_schema::printed::{FieldPresence, PrintedField, PrintedFieldKind};
-use firn_discovery::printed_discovery;
+use super::schema::{ConfigKey, ConfigValueShape, KeyPrinting};
+use super::{keys, read};
 use firn_model::units::{format_duration, parse_duration, parse_size};
 use firn_yaml::scalar::{YamlScalar, interpret_scalar};
 use firn_yaml::{YamlEntry, YamlNode, YamlPosition, YamlValue};
@@ -33,19 +31,12 @@ pub fn printed(root: &YamlNode, around: &ConfigPrintContext<'_>) -> String {
     let mut root = root.clone();
     inherit::complete(&mut root, around);
     let printer = ConfigPrinter { dir: around.dir };
-    let mut entries = printer.section(Some(&root), &[fields::CONFIG]);
-    entries.extend(entry_of(&root, "firn"));
-    firn_yaml::print(&map(entries))
+    firn_yaml::print(&map(printer.section(Some(&root), keys::KEYS)))
 }
 
 /// Returns the text of an empty config.
 pub fn print_empty_config(around: &ConfigPrintContext<'_>) -> String {
     printed(&map(Vec::new()), around)
-}
-
-fn entry_of(node: &YamlNode, key: &str) -> Option<YamlEntry> {
-    let mut entries = read::entries(Some(node)).iter();
-    entries.find(|entry| entry.key == key).cloned()
 }
 
 fn entry(key: &str, node: YamlNode) -> YamlEntry {
@@ -90,43 +81,43 @@ struct PrintedValue {
     is_zero: bool,
 }
 
-/// Prints sections as described by their tables. `dir` is the folder of the config.
+/// Prints sections by the rows of their keys. `dir` is the folder of the config.
 struct ConfigPrinter<'p> {
     dir: &'p Path,
 }
 
 impl ConfigPrinter<'_> {
-    /// Returns the entries of a section with these fields.
-    fn section(&self, section: Option<&YamlNode>, groups: &[&[PrintedField]]) -> Vec<YamlEntry> {
+    /// Returns the entries of a section with these keys.
+    fn section(&self, section: Option<&YamlNode>, groups: &[&[ConfigKey]]) -> Vec<YamlEntry> {
         let mut entries = Vec::new();
-        for field in groups.iter().copied().flatten() {
-            if let PrintedFieldKind::Discoveries = field.kind {
-                entries.extend(self.discoveries(section));
-                continue;
-            }
-            let shown = self.field(section.and_then(|section| section.get(field.name)), field);
-            if let Some(shown) = shown
-                && (!shown.is_zero || field.presence == FieldPresence::Always)
+        for key in groups.iter().copied().flatten() {
+            let value = section.and_then(|section| section.get(key.name));
+            if let Some(shown) = self.key(value, key)
+                && (!shown.is_zero || key.printing == KeyPrinting::Always)
             {
-                entries.push(entry(field.name, shown.node));
+                entries.push(entry(key.name, shown.node));
             }
         }
         entries
     }
 
-    fn field(&self, value: Option<&YamlNode>, field: &PrintedField) -> Option<PrintedValue> {
-        let default = plain(field.default);
-        match (value, field.kind) {
-            (None, PrintedFieldKind::Section(groups)) => Some(self.map_of(None, groups)),
-            // A section set to null is a Go struct with zero values, which is omitted.
-            (Some(value), PrintedFieldKind::Section(_)) if value.is_null() => None,
-            (None, _) if field.presence == FieldPresence::IfSet => None,
-            (None, kind) => self.print_value(&default, kind),
-            (Some(value), kind) => self.print_value(value, kind),
+    fn key(&self, value: Option<&YamlNode>, key: &ConfigKey) -> Option<PrintedValue> {
+        match (value, key.printing) {
+            (_, KeyPrinting::Never) | (None, KeyPrinting::IfSet) => None,
+            (None, KeyPrinting::AsWritten) => None,
+            (Some(value), KeyPrinting::AsWritten) => match key.shape {
+                ConfigValueShape::List(_) if value.is_null() => None,
+                _ => Some(print_as_written(value)),
+            },
+            (Some(value), _) => self.print_value(value, key.shape),
+            (None, _) => match key.shape {
+                ConfigValueShape::Section(groups) => Some(self.map_of(None, groups)),
+                shape => self.print_value(&plain(key.default), shape),
+            },
         }
     }
 
-    fn map_of(&self, section: Option<&YamlNode>, groups: &[&[PrintedField]]) -> PrintedValue {
+    fn map_of(&self, section: Option<&YamlNode>, groups: &[&[ConfigKey]]) -> PrintedValue {
         let entries = self.section(section, groups);
         let is_zero = entries.iter().all(|entry| is_zero(&entry.node));
         PrintedValue {
@@ -135,25 +126,31 @@ impl ConfigPrinter<'_> {
         }
     }
 
-    fn print_value(&self, value: &YamlNode, kind: PrintedFieldKind) -> Option<PrintedValue> {
+    /// Prints a value. A section set to null is a Go struct with zero values, which is omitted.
+    fn print_value(&self, value: &YamlNode, shape: ConfigValueShape) -> Option<PrintedValue> {
         let raw = value.text().unwrap_or_default();
-        Some(match kind {
-            PrintedFieldKind::Text => print_text(raw.to_owned()),
-            PrintedFieldKind::Lower => print_text(raw.to_lowercase()),
-            PrintedFieldKind::Path => print_text(self.path(raw)),
-            PrintedFieldKind::Duration => {
+        Some(match shape {
+            ConfigValueShape::Text
+            | ConfigValueShape::Secret
+            | ConfigValueShape::Url
+            | ConfigValueShape::LabelName
+            | ConfigValueShape::TlsVersion
+            | ConfigValueShape::Choice(_) => print_text(raw.to_owned()),
+            ConfigValueShape::CaselessText => print_text(raw.to_lowercase()),
+            ConfigValueShape::Path => print_text(self.path(raw)),
+            ConfigValueShape::Duration => {
                 let duration = parse_duration(raw).unwrap_or_default();
                 print_plain(format_duration(duration), duration.is_zero())
             }
-            PrintedFieldKind::Size => {
+            ConfigValueShape::Size => {
                 let bytes = parse_size(raw.strip_prefix('+').unwrap_or(raw)).unwrap_or_default();
                 print_plain(size(bytes), bytes == 0)
             }
-            PrintedFieldKind::Flag => {
+            ConfigValueShape::Bool => {
                 let is_on = interpret_scalar(value) == Some(YamlScalar::Bool(true));
                 print_plain(is_on.to_string(), !is_on)
             }
-            PrintedFieldKind::Whole => {
+            ConfigValueShape::Integer | ConfigValueShape::Count => {
                 let whole = interpret_scalar(value).and_then(|scalar| match scalar {
                     YamlScalar::Whole(whole) => Some(whole),
                     other => other.to_integer().map(i128::from),
@@ -161,43 +158,40 @@ impl ConfigPrinter<'_> {
                 let whole = whole.unwrap_or_default();
                 print_plain(whole.to_string(), whole == 0)
             }
-            PrintedFieldKind::Number => {
+            ConfigValueShape::Number => {
                 let number = interpret_scalar(value).and_then(YamlScalar::to_float);
                 let number = number.unwrap_or_default();
                 print_plain(number.to_string(), number == 0.0)
             }
-            PrintedFieldKind::Texts => print_list(value, |item| text(item)),
-            PrintedFieldKind::Paths => print_list(value, |item| text(self.path(item))),
-            PrintedFieldKind::TextMap => {
-                print_sorted_map(value, |node| text(node.text().unwrap_or_default()))
+            ConfigValueShape::List(item) => {
+                let items = value
+                    .items()
+                    .iter()
+                    .map(|node| self.print_item(node, *item));
+                print_list(items.collect())
             }
-            PrintedFieldKind::ListMap => {
-                print_sorted_map(value, |node| print_list(node, |item| text(item)).node)
+            ConfigValueShape::Any | ConfigValueShape::Map(ConfigValueShape::Any) => {
+                return (!value.is_null()).then(|| print_as_written(value));
             }
-            PrintedFieldKind::MapOf(groups) => {
-                print_sorted_map(value, |node| self.map_of(Some(node), groups).node)
+            ConfigValueShape::Map(item) => print_sorted_map(value, |n| self.print_item(n, *item)),
+            ConfigValueShape::Labels => {
+                print_sorted_map(value, |node| self.print_item(node, ConfigValueShape::Text))
             }
-            PrintedFieldKind::Section(groups) | PrintedFieldKind::Pointer(groups)
-                if !value.is_null() =>
-            {
-                self.map_of(Some(value), groups)
+            ConfigValueShape::Section(groups) => {
+                return (!value.is_null()).then(|| self.map_of(Some(value), groups));
             }
-            PrintedFieldKind::List(groups) => {
-                let items = value.items().iter();
-                let items: Vec<YamlNode> = items
-                    .map(|item| map(self.section(Some(item), groups)))
-                    .collect();
-                PrintedValue {
-                    is_zero: items.is_empty(),
-                    node: node(YamlValue::List(items)),
-                }
-            }
-            PrintedFieldKind::Loaded if !value.is_null() => PrintedValue {
-                node: value.clone(),
-                is_zero: false,
-            },
-            _ => return None,
         })
+    }
+
+    /// Prints an item of a list or of a mapping, which is never omitted.
+    fn print_item(&self, item: &YamlNode, shape: ConfigValueShape) -> YamlNode {
+        match shape {
+            ConfigValueShape::Section(groups) => map(self.section(Some(item), groups)),
+            shape => match self.print_value(item, shape) {
+                Some(shown) => shown.node,
+                None => text(""),
+            },
+        }
     }
 
     fn path(&self, path: &str) -> String {
@@ -206,17 +200,6 @@ impl ConfigPrinter<'_> {
         } else {
             self.dir.join(path).display().to_string()
         }
-    }
-
-    /// Returns the discoveries of a section, sorted by name.
-    fn discoveries(&self, section: Option<&YamlNode>) -> Vec<YamlEntry> {
-        let mut found: Vec<&YamlEntry> = read::entries(section).iter().collect();
-        found.sort_by(|a, b| a.key.cmp(&b.key));
-        let shown = found.into_iter().filter_map(|one| {
-            let shown = self.print_value(&one.node, printed_discovery(&one.key)?)?;
-            (!shown.is_zero).then(|| entry(&one.key, shown.node))
-        });
-        shown.collect()
     }
 }
 
@@ -234,14 +217,17 @@ fn print_text(shown: String) -> PrintedValue {
     }
 }
 
-fn print_list(list: &YamlNode, item: impl Fn(&str) -> YamlNode) -> PrintedValue {
-    let items = list.items().iter();
-    let items: Vec<YamlNode> = items
-        .map(|node| item(node.text().unwrap_or_default()))
-        .collect();
+fn print_list(items: Vec<YamlNode>) -> PrintedValue {
     PrintedValue {
         is_zero: items.is_empty(),
         node: node(YamlValue::List(items)),
+    }
+}
+
+fn print_as_written(value: &YamlNode) -> PrintedValue {
+    PrintedValue {
+        node: value.clone(),
+        is_zero: false,
     }
 }
 

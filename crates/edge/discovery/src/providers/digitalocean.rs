@@ -14,7 +14,7 @@ use crate::section_values::refresh_interval;
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_model::error::Error;
 use firn_yaml::YamlNode;
 use hyper::HeaderMap;
@@ -30,7 +30,7 @@ const PREFIX: &str = "digitalocean";
 /// The provider of `digitalocean_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "digitalocean_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

@@ -17,7 +17,6 @@ use crate::provider::{
 };
 use crate::published::PublishedTargets;
 use crate::section_values::refresh_interval;
-use firn_config_schema::printed::{PrintedField, PrintedFieldKind as Kind, always, with};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_model::error::Error;
@@ -43,20 +42,13 @@ const PORT: u16 = 53;
 /// The provider of `dns_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider =
     DiscoveryProvider::new("dns_sd_configs", &Shape::Section(&[KEYS]), read_entry)
-        .printed_as(&[PRINTED]);
+        .printed_with_defaults();
 
 const KEYS: &[ConfigKey] = &[
-    key("names", TEXTS),
-    key("refresh_interval", Shape::Duration),
-    key("type", Shape::Text),
-    key("port", Shape::Integer),
-];
-
-const PRINTED: &[PrintedField] = &[
-    always("names", Kind::Texts, ""),
-    with("refresh_interval", Kind::Duration, "30s"),
-    always("type", Kind::Text, "SRV"),
-    always("port", Kind::Whole, "0"),
+    key("names", TEXTS).always(""),
+    key("refresh_interval", Shape::Duration).or("30s"),
+    key("type", Shape::Text).always("SRV"),
+    key("port", Shape::Integer).always("0"),
 ];
 
 /// The type of DNS record that is looked up and converted to targets.

@@ -20,7 +20,7 @@ use crate::section_values::refresh_interval;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_config_schema::{go_url, read};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
 use std::time::Duration;
@@ -28,14 +28,14 @@ use std::time::Duration;
 /// The provider of `docker_sd_configs`.
 pub(super) const CONTAINERS: DiscoveryProvider = DiscoveryProvider::new(
     "docker_sd_configs",
-    &Shape::Section(&[CONTAINER_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[CONTAINER_KEYS, HTTP_CLIENT]),
     read_docker_entry,
 );
 
 /// The provider of `dockerswarm_sd_configs`.
 pub(super) const SWARM: DiscoveryProvider = DiscoveryProvider::new(
     "dockerswarm_sd_configs",
-    &Shape::Section(&[SWARM_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[SWARM_KEYS, HTTP_CLIENT]),
     read_swarm_entry,
 );
 

@@ -15,7 +15,7 @@ use crate::xml::{child_text, find_child, find_children, inner_source, parse};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_model::error::Error;
 use firn_yaml::YamlNode;
 use hyper::HeaderMap;
@@ -26,7 +26,7 @@ use std::time::Duration;
 /// The provider of `eureka_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "eureka_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

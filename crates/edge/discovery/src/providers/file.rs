@@ -11,9 +11,8 @@ use crate::provider::{
     ReadResult,
 };
 use crate::published::PublishedTargets;
-use firn_config_schema::printed::{PrintedField, PrintedFieldKind as Kind, always, with};
 use firn_config_schema::read;
-use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, PATHS, key};
 use firn_http_client::named_files;
 use firn_yaml::YamlNode;
 use std::collections::BTreeMap;
@@ -34,16 +33,11 @@ const FILEPATH: &str = "__meta_filepath";
 /// The provider of `file_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider =
     DiscoveryProvider::new("file_sd_configs", &Shape::Section(&[KEYS]), read_entry)
-        .printed_as(&[PRINTED]);
+        .printed_with_defaults();
 
 const KEYS: &[ConfigKey] = &[
-    key("files", TEXTS),
-    key("refresh_interval", Shape::Duration),
-];
-
-const PRINTED: &[PrintedField] = &[
-    always("files", Kind::Paths, ""),
-    with("refresh_interval", Kind::Duration, "5m"),
+    key("files", PATHS).always(""),
+    key("refresh_interval", Shape::Duration).or("5m"),
 ];
 
 /// Prometheus's default for `refresh_interval`.

@@ -13,7 +13,7 @@ use crate::provider::{
 use crate::section_values::refresh_interval;
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use firn_yaml::YamlNode;
@@ -33,7 +33,7 @@ const NO_ADDRESS: &str = "<nil>";
 /// The provider of `hetzner_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "hetzner_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

@@ -8,11 +8,10 @@ use crate::provider::{
     ReadResult,
 };
 use crate::section_values::{check_http_url, refresh_interval};
-use firn_config_schema::printed::{PrintedField, PrintedFieldKind as Kind, always, with};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{CLIENT, HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_model::error::Error;
 use firn_yaml::YamlNode;
 use hyper::StatusCode;
@@ -28,19 +27,14 @@ const REFRESH_HEADER: HeaderName = HeaderName::from_static("x-prometheus-refresh
 /// The provider of `http_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "http_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[HTTP_CLIENT, KEYS]),
     read_entry,
 )
-.printed_as(&[CLIENT, PRINTED]);
+.printed_with_defaults();
 
 const KEYS: &[ConfigKey] = &[
-    key("refresh_interval", Shape::Duration),
-    key("url", Shape::Url),
-];
-
-const PRINTED: &[PrintedField] = &[
-    with("refresh_interval", Kind::Duration, "1m"),
-    always("url", Kind::Text, ""),
+    key("refresh_interval", Shape::Duration).or("1m"),
+    key("url", Shape::Url).always(""),
 ];
 
 /// An entry of `http_sd_configs`: a URL that returns target groups in JSON.

@@ -15,7 +15,7 @@ use crate::section_values::{refresh_interval, require};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_model::error::Error;
 use firn_yaml::YamlNode;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const UNNAMED: &str = "unnamed";
 /// The provider of `ionos_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "ionos_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

@@ -21,7 +21,7 @@ use crate::provider::{
 use crate::section_values::{has_scheme_and_host, refresh_interval};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use firn_model::units::format_duration;
@@ -51,7 +51,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 /// The provider of `kuma_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "kuma_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

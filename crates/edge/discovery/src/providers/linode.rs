@@ -19,7 +19,7 @@ use crate::section_values::refresh_interval;
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use firn_yaml::YamlNode;
@@ -43,7 +43,7 @@ const QUIET_MAX: u32 = 10;
 /// The provider of `linode_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "linode_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

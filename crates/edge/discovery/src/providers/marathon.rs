@@ -14,7 +14,7 @@ use crate::provider::{
 use crate::section_values::{refresh_interval, require_list, secret};
 use firn_config_schema::read::{self, is_set};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::error::Error;
 use firn_yaml::{YamlError, YamlNode};
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// The provider of `marathon_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "marathon_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

@@ -13,7 +13,7 @@ use crate::provider::{
 use crate::section_values::refresh_interval;
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{HttpSettings, form_encode};
 use firn_model::error::Error;
 use firn_yaml::YamlNode;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The provider of `nomad_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "nomad_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

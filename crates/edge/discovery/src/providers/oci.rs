@@ -27,7 +27,7 @@ use crate::provider::{
 use crate::section_values::{has_interval, refresh_interval, require, secret};
 use firn_config_schema::read::{self, is_set};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{HttpSettings, Secret, form_encode};
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -59,7 +59,7 @@ const NEXT_PAGE: &str = "opc-next-page";
 /// The provider of `oci_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "oci_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

@@ -16,7 +16,7 @@ use crate::provider::{
 use crate::section_values::{refresh_interval, require, secret_key};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -34,7 +34,7 @@ const SIGNED_REGION: &str = "eu-west-2";
 /// The provider of `outscale_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "outscale_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

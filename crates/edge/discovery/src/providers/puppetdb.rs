@@ -16,7 +16,7 @@ use crate::section_values::{check_http_url, refresh_interval, require};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_model::error::Error;
 use firn_model::go_float::format_shortest;
 use firn_yaml::YamlNode;
@@ -33,7 +33,7 @@ const DEPTH_MAX: usize = 32;
 /// The provider of `puppetdb_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "puppetdb_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

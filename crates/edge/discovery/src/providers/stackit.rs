@@ -21,7 +21,7 @@ use crate::section_values::{refresh_interval, secret};
 use crate::tokens::{AccessTokenCache, AccessTokenIssuer, IssuedToken};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_config_schema::{go_url, read};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::named_files::read_async;
 use firn_http_client::{HttpSettings, Secret, SigningAlgorithm, form_encode, reveal, sign_claims};
 use firn_model::env::Clock;
@@ -48,7 +48,7 @@ const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The provider of `stackit_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "stackit_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

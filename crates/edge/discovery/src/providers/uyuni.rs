@@ -15,7 +15,7 @@ use crate::section_values::{inline_secret, refresh_interval, require};
 use crate::xmlrpc::{XmlRpcParam, call_method};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_config_schema::{go_url, read};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{HttpSettings, Secret, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -31,7 +31,7 @@ const LOGIN_SECONDS: i64 = 600;
 /// The provider of `uyuni_sd_configs`.
 pub(super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "uyuni_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

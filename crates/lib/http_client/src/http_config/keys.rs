@@ -1,31 +1,37 @@
-//! Table of the keys of an HTTP client in a config, with their shapes.
+//! Table of the keys of an HTTP client in a config, which several sections contain inline.
 //!
 //! Follows Prometheus's library for HTTP clients.
 
-use ConfigValueShape::{Any, Bool, List, Map, Secret, Section, Text, TlsVersion, Url};
-use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS, key};
+use ConfigValueShape::{Any, Bool, List, Map, Path, Secret, Section, Text, TlsVersion, Url};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, KeyPrinting, PATHS, TEXTS, key};
 
-/// Keys of every HTTP client of Prometheus, inline in its section. [`PROXY`] has the others.
-pub const HTTP_CLIENT: &[ConfigKey] = &[
-    key("basic_auth", Section(&[BASIC_AUTH])),
-    key("authorization", Section(&[AUTHORIZATION])),
-    key("oauth2", Section(&[OAUTH2, PROXY])),
-    key("bearer_token", Secret),
-    key("bearer_token_file", Text),
-    key("tls_config", TLS),
-    key("follow_redirects", Bool),
-    key("enable_http2", Bool),
-    key(
-        "http_headers",
-        Map(&Section(&[&[
-            key("values", TEXTS),
-            key("secrets", List(&Secret)),
-            key("files", TEXTS),
-        ]])),
-    ),
-];
+/// Keys of every HTTP client of Prometheus, inline in its section. HTTP/2 is enabled by default.
+pub const HTTP_CLIENT: &[ConfigKey] = &client("true");
 
-/// Keys for the proxy of an HTTP client, inline in its section.
+/// Keys of the HTTP client of `remote_write`, which Prometheus prints without HTTP/2 by default.
+pub const WRITE_CLIENT: &[ConfigKey] = &client("false");
+
+/// Returns the keys of a client with the given default of `enable_http2`.
+const fn client(enable_http2: &'static str) -> [ConfigKey; 13] {
+    [
+        key("basic_auth", Section(&[BASIC_AUTH])),
+        key("authorization", Section(&[AUTHORIZATION])),
+        key("oauth2", Section(&[OAUTH2, PROXY])),
+        // Printed as `authorization`.
+        key("bearer_token", Secret).printed(KeyPrinting::Never),
+        key("bearer_token_file", Path).printed(KeyPrinting::Never),
+        key("tls_config", TLS),
+        key("follow_redirects", Bool).always("true"),
+        key("enable_http2", Bool).always(enable_http2),
+        PROXY[0],
+        PROXY[1],
+        PROXY[2],
+        PROXY[3],
+        key("http_headers", Map(&HEADERS)),
+    ]
+}
+
+/// Keys for the proxy of an HTTP client, inline in its section and part of [`HTTP_CLIENT`].
 pub const PROXY: &[ConfigKey] = &[
     key("proxy_url", Url),
     key("no_proxy", Text),
@@ -33,30 +39,36 @@ pub const PROXY: &[ConfigKey] = &[
     key("proxy_connect_header", Map(&List(&Secret))),
 ];
 
+const HEADERS: ConfigValueShape = Section(&[&[
+    key("values", TEXTS),
+    key("secrets", List(&Secret)),
+    key("files", PATHS),
+]]);
+
 const BASIC_AUTH: &[ConfigKey] = &[
     key("username", Text),
-    key("username_file", Text),
+    key("username_file", Path),
     key("username_ref", Text).ignored(),
     key("password", Secret),
-    key("password_file", Text),
+    key("password_file", Path),
     key("password_ref", Text).ignored(),
 ];
 
 const AUTHORIZATION: &[ConfigKey] = &[
-    key("type", Text),
+    key("type", Text).or("Bearer"),
     key("credentials", Secret),
-    key("credentials_file", Text),
+    key("credentials_file", Path),
     key("credentials_ref", Text).ignored(),
 ];
 
 const OAUTH2: &[ConfigKey] = &[
     key("client_id", Text),
     key("client_secret", Secret),
-    key("client_secret_file", Text),
+    key("client_secret_file", Path),
     key("client_secret_ref", Text).ignored(),
     key("client_certificate_key_id", Text),
     key("client_certificate_key", Secret),
-    key("client_certificate_key_file", Text),
+    key("client_certificate_key_file", Path),
     key("client_certificate_key_ref", Text).ignored(),
     key("grant_type", Text),
     key("signature_algorithm", Text),
@@ -74,14 +86,14 @@ pub const TLS: ConfigValueShape = Section(&[&[
     key("ca", Text),
     key("cert", Text),
     key("key", Secret),
-    key("ca_file", Text),
-    key("cert_file", Text),
-    key("key_file", Text),
+    key("ca_file", Path),
+    key("cert_file", Path),
+    key("key_file", Path),
     key("ca_ref", Text).ignored(),
     key("cert_ref", Text).ignored(),
     key("key_ref", Text).ignored(),
     key("server_name", Text),
-    key("insecure_skip_verify", Bool),
+    key("insecure_skip_verify", Bool).always("false"),
     key("min_version", TlsVersion),
     key("max_version", TlsVersion),
 ]]);

@@ -15,56 +15,56 @@ use crate::providers::docker::FILTERS;
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http, tls};
+use firn_http_client::http_config::{HTTP_CLIENT, http, tls};
 use firn_yaml::YamlNode;
 use std::path::Path;
 
 /// The provider of `aws_sd_configs`: one of the other providers, chosen by the role of an entry.
 pub(in super::super) const BY_ROLE: DiscoveryProvider = DiscoveryProvider::new(
     "aws_sd_configs",
-    &Shape::Section(&[CLIENT_KEYS, ROLE_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[CLIENT_KEYS, ROLE_KEYS, HTTP_CLIENT]),
     read_by_role,
 );
 
 /// The provider of `ec2_sd_configs`.
 pub(in super::super) const EC2: DiscoveryProvider = DiscoveryProvider::new(
     "ec2_sd_configs",
-    &Shape::Section(&[CLIENT_KEYS, EC2_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[CLIENT_KEYS, EC2_KEYS, HTTP_CLIENT]),
     read_ec2,
 );
 
 /// The provider of `ecs_sd_configs`.
 pub(in super::super) const ECS: DiscoveryProvider = DiscoveryProvider::new(
     "ecs_sd_configs",
-    &Shape::Section(&[CLIENT_KEYS, CLUSTER_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[CLIENT_KEYS, CLUSTER_KEYS, HTTP_CLIENT]),
     |node, dir| read_service(node, dir, &ECS_SERVICE),
 );
 
 /// The provider of `elasticache_sd_configs`.
 pub(in super::super) const ELASTICACHE: DiscoveryProvider = DiscoveryProvider::new(
     "elasticache_sd_configs",
-    &Shape::Section(&[CLIENT_KEYS, CLUSTER_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[CLIENT_KEYS, CLUSTER_KEYS, HTTP_CLIENT]),
     |node, dir| read_service(node, dir, &ELASTICACHE_SERVICE),
 );
 
 /// The provider of `lightsail_sd_configs`.
 pub(in super::super) const LIGHTSAIL: DiscoveryProvider = DiscoveryProvider::new(
     "lightsail_sd_configs",
-    &Shape::Section(&[CLIENT_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[CLIENT_KEYS, HTTP_CLIENT]),
     |node, dir| read_service(node, dir, &LIGHTSAIL_SERVICE),
 );
 
 /// The provider of `msk_sd_configs`.
 pub(in super::super) const MSK: DiscoveryProvider = DiscoveryProvider::new(
     "msk_sd_configs",
-    &Shape::Section(&[CLIENT_KEYS, CLUSTER_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[CLIENT_KEYS, CLUSTER_KEYS, HTTP_CLIENT]),
     |node, dir| read_service(node, dir, &MSK_SERVICE),
 );
 
 /// The provider of `rds_sd_configs`.
 pub(in super::super) const RDS: DiscoveryProvider = DiscoveryProvider::new(
     "rds_sd_configs",
-    &Shape::Section(&[CLIENT_KEYS, CLUSTER_KEYS, EC2_KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[CLIENT_KEYS, CLUSTER_KEYS, EC2_KEYS, HTTP_CLIENT]),
     |node, dir| read_service(node, dir, &RDS_SERVICE),
 );
 

@@ -6,7 +6,7 @@ use crate::section_values::{inline_secret, refresh_interval};
 use firn_config_schema::read::{self, is_set};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_yaml::YamlNode;
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The provider of `azure_sd_configs`.
 pub(in super::super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "azure_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 

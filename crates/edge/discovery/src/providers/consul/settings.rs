@@ -2,10 +2,9 @@
 
 use crate::provider::{DiscoveryProvider, DiscoverySettings, ReadResult};
 use crate::section_values::refresh_interval;
-use firn_config_schema::printed::{PrintedField, PrintedFieldKind as Kind, always, field, with};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
-use firn_http_client::http_config::{CLIENT, HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{AuthMethod, HttpSettings, Secret};
 use firn_yaml::YamlNode;
 use std::collections::BTreeMap;
@@ -15,49 +14,29 @@ use std::time::Duration;
 /// The provider of `consul_sd_configs`.
 pub(in super::super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "consul_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 )
-.printed_as(&[PRINTED, CLIENT]);
+.printed_with_defaults();
 
 const KEYS: &[ConfigKey] = &[
-    key("server", Shape::Text),
+    key("server", Shape::Text).or("localhost:8500"),
     key("path_prefix", Shape::Text),
     key("token", Shape::Secret),
     key("datacenter", Shape::Text),
     key("namespace", Shape::Text),
     key("partition", Shape::Text),
-    key("tag_separator", Shape::Text),
-    key("scheme", Shape::Text),
+    key("tag_separator", Shape::Text).or(","),
+    key("scheme", Shape::Text).or("http"),
     key("username", Shape::Text),
     key("password", Shape::Secret),
-    key("allow_stale", Shape::Bool),
-    key("refresh_interval", Shape::Duration),
+    key("allow_stale", Shape::Bool).always("true"),
+    key("refresh_interval", Shape::Duration).or("30s"),
     key("services", TEXTS),
     key("tags", TEXTS),
     key("node_meta", Shape::Map(&Shape::Text)),
     key("filter", Shape::Text),
     key("health_filter", Shape::Text),
-];
-
-const PRINTED: &[PrintedField] = &[
-    with("server", Kind::Text, "localhost:8500"),
-    field("path_prefix", Kind::Text),
-    field("token", Kind::Text),
-    field("datacenter", Kind::Text),
-    field("namespace", Kind::Text),
-    field("partition", Kind::Text),
-    with("tag_separator", Kind::Text, ","),
-    with("scheme", Kind::Text, "http"),
-    field("username", Kind::Text),
-    field("password", Kind::Text),
-    always("allow_stale", Kind::Flag, "true"),
-    with("refresh_interval", Kind::Duration, "30s"),
-    field("services", Kind::Texts),
-    field("tags", Kind::Texts),
-    field("node_meta", Kind::TextMap),
-    field("filter", Kind::Text),
-    field("health_filter", Kind::Text),
 ];
 
 /// An entry of `consul_sd_configs`: the Consul agent to query, and the services to watch.

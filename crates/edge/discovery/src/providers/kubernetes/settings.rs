@@ -2,33 +2,37 @@
 
 use super::selectors::{check_fields, check_labels};
 use crate::provider::{DiscoveryProvider, DiscoverySettings, ReadResult};
-use firn_config_schema::printed::{PrintedField, PrintedFieldKind as Kind, always, field};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_http_client::HttpSettings;
-use firn_http_client::http_config::{CLIENT, HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_yaml::{YamlError, YamlNode};
 use std::path::{Path, PathBuf};
 
 /// The provider of `kubernetes_sd_configs`.
 pub(in super::super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "kubernetes_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT, CHOICE]),
     read_entry,
 )
-.printed_as(&[PRINTED, CLIENT, PRINTED_CHOICE]);
+.printed_with_defaults();
 
 const KEYS: &[ConfigKey] = &[
     key("api_server", Shape::Url),
-    key("role", Shape::Text),
-    key("kubeconfig_file", Shape::Text),
+    key("role", Shape::Text).always(""),
+    key("kubeconfig_file", Shape::Path).always(""),
+];
+
+const CHOICE: &[ConfigKey] = &[
     key("namespaces", NAMESPACES),
     key("selectors", SELECTORS),
     key("attach_metadata", ATTACHED),
 ];
 
-const NAMESPACES: Shape =
-    Shape::Section(&[&[key("own_namespace", Shape::Bool), key("names", TEXTS)]]);
+const NAMESPACES: Shape = Shape::Section(&[&[
+    key("own_namespace", Shape::Bool).always("false"),
+    key("names", TEXTS).always(""),
+]]);
 
 const SELECTORS: Shape = Shape::List(&Shape::Section(&[&[
     key("role", Shape::Text),
@@ -37,46 +41,12 @@ const SELECTORS: Shape = Shape::List(&Shape::Section(&[&[
 ]]));
 
 const ATTACHED: Shape = Shape::Section(&[&[
-    key("node", Shape::Bool),
-    key("namespace", Shape::Bool),
-    key("deployment", Shape::Bool),
-    key("job", Shape::Bool),
-    key("cronjob", Shape::Bool),
+    key("node", Shape::Bool).always("false"),
+    key("namespace", Shape::Bool).always("false"),
+    key("deployment", Shape::Bool).always("false"),
+    key("job", Shape::Bool).always("false"),
+    key("cronjob", Shape::Bool).always("false"),
 ]]);
-
-const PRINTED: &[PrintedField] = &[
-    field("api_server", Kind::Text),
-    always("role", Kind::Text, ""),
-    always("kubeconfig_file", Kind::Path, ""),
-];
-
-const PRINTED_CHOICE: &[PrintedField] = &[
-    field(
-        "namespaces",
-        Kind::Pointer(&[&[
-            always("own_namespace", Kind::Flag, "false"),
-            always("names", Kind::Texts, ""),
-        ]]),
-    ),
-    field(
-        "selectors",
-        Kind::List(&[&[
-            field("role", Kind::Text),
-            field("label", Kind::Text),
-            field("field", Kind::Text),
-        ]]),
-    ),
-    field(
-        "attach_metadata",
-        Kind::Pointer(&[&[
-            always("node", Kind::Flag, "false"),
-            always("namespace", Kind::Flag, "false"),
-            always("deployment", Kind::Flag, "false"),
-            always("job", Kind::Flag, "false"),
-            always("cronjob", Kind::Flag, "false"),
-        ]]),
-    ),
-];
 
 /// Roles of discovered objects, by their names in the config.
 const ROLES: [(&str, KubernetesRole); 6] = [

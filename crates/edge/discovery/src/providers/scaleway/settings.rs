@@ -5,7 +5,7 @@ use crate::section_values::{refresh_interval, require, secret_key};
 use firn_config_schema::go_url;
 use firn_config_schema::read::{self, is_uuid};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, SECRET, TEXTS, key};
-use firn_http_client::http_config::{HTTP_CLIENT, PROXY, http};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_http_client::{HttpSettings, Secret};
 use firn_yaml::{YamlError, YamlNode};
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The provider of `scaleway_sd_configs`.
 pub(in super::super) const PROVIDER: DiscoveryProvider = DiscoveryProvider::new(
     "scaleway_sd_configs",
-    &Shape::Section(&[KEYS, HTTP_CLIENT, PROXY]),
+    &Shape::Section(&[KEYS, HTTP_CLIENT]),
     read_entry,
 );
 
