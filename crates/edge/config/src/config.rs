@@ -1,15 +1,16 @@
 //! The config file: Prometheus's YAML, with Firn's own settings under the key `firn`.
 //!
-//! Loading has three steps: text to tree ([`firn_yaml`]), validation of the tree against the
-//! tables of known keys ([`firn_config_schema::schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown
-//! key or a malformed value is an error with file, line and column. A known key without effect is
-//! listed in [`Config::ignored`]. Relative paths are relative to the folder of the file that
-//! contains them.
+//! Loading has three steps: text to tree ([`firn_yaml`]), validation of the tree against the rows
+//! of its keys ([`firn_config_schema`], [`keys`]), tree to [`Config`] by the reader of each section.
+//! An unknown key or a malformed value is an error with file, line and column. A known key without
+//! effect is listed in [`Config::ignored`]. Relative paths are relative to the folder of the file
+//! that contains them.
 
 mod access;
 mod aggregation;
 mod alerting;
 mod fingerprint;
+mod firn;
 mod global;
 mod jobs;
 mod keys;
@@ -22,82 +23,41 @@ pub mod remote_write;
 mod rule_files;
 mod rules;
 mod signing;
+mod storage;
 pub mod tracing;
 
 pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
 pub use fingerprint::fingerprint;
-pub use rule_files::{MissedEvaluationSettings, RuleFileError};
+pub use firn::{MemoryLimit, MissedEvaluationSettings, NewSeriesLimits, WalSync};
+pub use rule_files::RuleFileError;
 
 pub use crate::features::JobFeatures;
 
 use crate::retention::RetentionSettings;
+use aggregation::AggregationDefaults;
 use firn_aggregation::AggregationSpec;
-use firn_config_schema::{read, schema};
+use firn_config_schema::schema::{ConfigFindings, ConfigKey, ConfigValueShape, walk};
+use firn_config_schema::section::ConfigSection;
 use firn_http_client::HttpSettings;
 use firn_http_client::http_config as http;
 use firn_http_client::named_files::{self, GlobSyntaxError};
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
-use firn_model::units::{format_size, parse_duration, parse_size};
 use firn_rules::editing::namespace_from_file_name;
 use firn_rules::group::RuleGroup;
 use firn_scrape::ScrapeJobSettings;
 use firn_storage::store::DuplicatePolicy;
 use firn_wire::otlp::OtlpTranslation;
-use firn_yaml::{YamlError, YamlNode};
+use firn_yaml::YamlError;
 use global::GlobalSettings;
 use remote_read::RemoteReadServerSettings;
 use remote_write::RemoteWriteSettings;
-use schema::{ConfigFindings, ConfigKey, ConfigValueShape, walk};
+use rule_files::RuleSources;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::TracingSettings;
-
-/// Default of `firn.memory_limit`. The rest is for the page cache, which serves writes of the WAL
-/// and reads of blocks, and for other processes.
-const MEMORY_SHARE: MemoryLimit = MemoryLimit::Percent(60.0);
-
-/// Default of `out_of_order_time_window`. Prometheus's default is zero: senders that retry, restart
-/// or send in parallel lose some samples there.
-const LATE_WINDOW: Duration = Duration::from_secs(30 * 60);
-
-/// Default of `storage.exemplars.max_exemplars`, as in Prometheus.
-const EXEMPLARS_MAX: usize = 100_000;
-
-/// Default size of the remote-write queue in bytes: 100,000 series for eight hours.
-const SENDING_QUEUE_BYTES: u64 = 4 << 30;
-
-/// Time at which an acknowledged write is durable, so that it survives a power failure. A crash of
-/// the process alone loses none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WalSync {
-    /// The write is synced before it is acknowledged.
-    Always,
-    /// The write is synced within a second after the acknowledgement.
-    Interval,
-    /// The operating system decides when the write reaches the disk.
-    None,
-}
-
-/// Maximum memory that Firn uses, as an absolute number of bytes or relative to the machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum MemoryLimit {
-    /// An absolute number of bytes.
-    Bytes(u64),
-    /// A percentage of the memory limit of the cgroup or the machine.
-    Percent(f64),
-}
-
-/// Limits of new series per hour of data time. `None` is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NewSeriesLimits {
-    /// `firn.new_series_limit`: limit of all jobs and senders together.
-    pub all: Option<usize>,
-    /// `firn.new_series_per_job_limit`: limit of each job separately, by the label `job`.
-    pub of_job: Option<usize>,
-}
 
 /// The settings of a config file, with all defaults applied. Created by [`load`] and its variants,
 /// and never changed.
@@ -311,8 +271,10 @@ fn parse_jobs(
         return Ok(());
     };
     let mut findings = ConfigFindings::default();
-    walk(&mut root.clone(), &keys::JOB_FILE, "", &mut findings)?;
-    for job in jobs::jobs(&root, global, dir)? {
+    let shape = ConfigValueShape::Section(keys::JOB_FILE);
+    walk(&mut root.clone(), &shape, "", &mut findings)?;
+    let section = ConfigSection::new(Some(&root), keys::JOB_FILE, dir);
+    for job in jobs::jobs(section, global)? {
         if config.jobs.iter().any(|known| known.name == job.name) {
             return Err(root.error(format!(
                 "found multiple scrape configs with job name {:?}",
@@ -331,41 +293,10 @@ fn parse_jobs(
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            query_log_file: None,
-            evaluation_interval: global::INTERVAL,
-            retention: None,
-            late_window: LATE_WINDOW,
-            duplicates: DuplicatePolicy::KeepFirst,
-            exemplars_max: EXEMPLARS_MAX,
-            remote_write: Vec::new(),
-            otlp: OtlpTranslation::default(),
-            sending_queue_bytes: SENDING_QUEUE_BYTES,
-            wal_sync: WalSync::Always,
-            memory_limit: MEMORY_SHARE,
-            new_series: NewSeriesLimits::default(),
-            query_series_max: None,
-            is_sealing_jittered: true,
-            seals_in_background: true,
-            is_multitenant: false,
-            names: NameScheme::default(),
-            rule_query_offset: Duration::ZERO,
-            rules: MissedEvaluationSettings::default(),
-            rule_folder: None,
-            rule_files: Vec::new(),
-            rule_files_wrong: Vec::new(),
-            names_rule_files: false,
-            tracing: None,
-            remote_read: Vec::new(),
-            rule_groups: Vec::new(),
-            access: AccessSettings::default(),
-            aggregation: AggregationSpec::default(),
-            jobs: Vec::new(),
-            external_labels: Labels::empty(),
-            alerting: AlertingSettings::default(),
-            ignored: Vec::new(),
-            text: String::new(),
-        }
+        let root = ConfigSection::new(None, keys::KEYS, Path::new(""));
+        let global = GlobalSettings::read(root.section("global"), JobFeatures::default());
+        let config = global.and_then(|global| Config::read(root, &global));
+        config.expect("the defaults of the keys are valid")
     }
 }
 
@@ -379,12 +310,72 @@ scrape_configs:
 ";
 
 impl Config {
+    /// Reads the settings of the config `root`, except its text and the files that it names.
+    fn read(root: ConfigSection<'_>, global: &GlobalSettings) -> Result<Config, YamlError> {
+        let names = global.names;
+        let alerting = alerting::alerting(root.section("alerting"), names)?;
+        let remote_write = remote_write::remote_write(root, names)?;
+        let otlp = otlp::translation(root.section("otlp"), names)?;
+        let jobs = jobs::jobs(root, global)?;
+        let remote_read = remote_read::remote_read(root)?;
+        let tracing = tracing::tracing(root.section("tracing"))?;
+        let rules = RuleSources::find(root)?;
+        let storage = root.section("storage");
+        let tsdb = storage.section("tsdb");
+        storage::check_encoding(tsdb)?;
+        let retention = storage::retention(tsdb)?;
+        let firn = root.section("firn");
+        let is_multitenant = firn.flag("multitenancy");
+        let defaults = AggregationDefaults {
+            interval: global.evaluation_interval,
+            delay: global.interval,
+        };
+        Ok(Config {
+            query_log_file: global.query_log_file.clone(),
+            evaluation_interval: global.evaluation_interval,
+            rule_query_offset: global.rule_query_offset,
+            external_labels: global.external_labels.clone(),
+            names,
+            alerting,
+            remote_write,
+            otlp,
+            jobs,
+            remote_read,
+            tracing,
+            names_rule_files: !root.items("rule_files").is_empty(),
+            rule_folder: rules.folder,
+            rule_files: rules.files,
+            rule_files_wrong: rules.wrong,
+            rule_groups: Vec::new(),
+            retention,
+            late_window: tsdb.exact_duration("out_of_order_time_window"),
+            exemplars_max: storage::exemplars_max(storage),
+            wal_sync: firn::wal_sync(firn),
+            memory_limit: firn::memory_limit(firn)?,
+            new_series: NewSeriesLimits {
+                all: firn::limit(firn, "new_series_limit"),
+                of_job: firn::limit(firn, "new_series_per_job_limit"),
+            },
+            query_series_max: firn::limit(firn, "query_series_limit"),
+            duplicates: firn::duplicates(firn),
+            is_sealing_jittered: firn.flag("sealing_jitter"),
+            seals_in_background: firn.flag("sealing_background"),
+            rules: MissedEvaluationSettings::read(firn.section("rules")),
+            sending_queue_bytes: firn.size("sending_queue_bytes"),
+            is_multitenant,
+            access: access::access(firn.section("access"), is_multitenant)?,
+            aggregation: aggregation::aggregation(firn.section("aggregation"), defaults)?,
+            ignored: Vec::new(),
+            text: String::new(),
+        })
+    }
+
     /// Returns the config of a server without a config file: Firn scrapes itself.
     pub fn built_in() -> Config {
         let features = JobFeatures::from_names(&[]);
-        let parsed = parse(BUILT_IN, Path::new(""), features).unwrap_or_default();
+        let parsed = parse(BUILT_IN, Path::new(""), features);
         Config {
-            text: parsed.config.text,
+            text: parsed.map_or_else(|_| String::new(), |parsed| parsed.config.text),
             ..Config::default()
         }
     }
@@ -444,7 +435,6 @@ impl Config {
 }
 
 /// A parsed config, and the values needed to read the scrape config files that it names.
-#[derive(Default)]
 struct ParsedConfig {
     config: Config,
     global: GlobalSettings,
@@ -454,96 +444,65 @@ struct ParsedConfig {
 
 /// Validates the text of a config in the folder `dir`. An empty text is a config without settings.
 fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<ParsedConfig, YamlError> {
+    let root = firn_yaml::parse(text)?;
+    let mut findings = ConfigFindings::default();
+    // `walk` redacts secrets in the printed copy. The readers below need the secrets.
+    let mut shown = root.clone();
+    if let Some(shown) = &mut shown {
+        walk(shown, &keys::CONFIG, "", &mut findings)?;
+    }
+    let root = ConfigSection::new(root.as_ref(), keys::KEYS, dir);
+    let global = GlobalSettings::read(root.section("global"), features)?;
     let around = printed::ConfigPrintContext {
         dir,
         retention_time: features.retention.0,
         retention_size: features.retention.1,
-        late_window: LATE_WINDOW,
         asks_protobuf: features.start_times.are_parsed(),
         extra_metrics: features.extra_metrics,
     };
-    let Some(root) = firn_yaml::parse(text)? else {
-        let mut parsed = ParsedConfig::default();
-        parsed.config.text = printed::print_empty_config(&around);
-        return Ok(parsed);
-    };
-    let mut findings = ConfigFindings::default();
-    // `walk` redacts secrets in the printed copy. The readers below need the secrets.
-    let mut shown = root.clone();
-    walk(&mut shown, &keys::CONFIG, "", &mut findings)?;
-    let global = GlobalSettings::read(&root, dir, features)?;
-    let mut config = Config {
+    let config = Config {
         ignored: findings.ignored,
-        text: printed::printed(&shown, &around),
-        external_labels: global.external_labels.clone(),
-        query_log_file: global.query_log_file.clone(),
-        alerting: alerting::alerting(&root, global.names, dir)?,
-        remote_write: remote_write::remote_write(&root, global.names, dir)?,
-        otlp: otlp::translation(&root, global.names)?,
-        jobs: jobs::jobs(&root, &global, dir)?,
-        ..Config::default()
+        text: printed::printed(shown, &around),
+        ..Config::read(root, &global)?
     };
-    if let Some(section) = root.get("global")
-        && let Some(interval) = read::duration(section, "evaluation_interval")
-    {
-        config.evaluation_interval = interval;
-    }
-    config.names = global.names;
-    config.remote_read = remote_read::remote_read(&root, dir)?;
-    config.tracing = tracing::tracing(&root, dir)?;
-    rule_files::read_rules(&root, dir, &mut config)?;
-    read_storage(&root, &mut config)?;
-    read_firn(&root, &mut config)?;
-    if let Some(firn) = root.get("firn") {
-        config.access = access::access(firn, dir, config.is_multitenant)?;
-        let defaults = aggregation::AggregationDefaults {
-            interval: config.evaluation_interval,
-            delay: global.interval,
-        };
-        config.aggregation = aggregation::aggregation(firn, defaults)?;
-    }
     if features.is_agent {
-        refuse_in_agents(&root, &config)?;
+        refuse_in_agents(root, &config)?;
     }
     Ok(ParsedConfig {
         config,
-        job_files: job_files(&root, dir)?,
+        job_files: job_files(root)?,
         global,
     })
 }
 
 /// Rejects sections that need a store, which an agent does not have.
-fn refuse_in_agents(root: &YamlNode, config: &Config) -> Result<(), YamlError> {
+fn refuse_in_agents(root: ConfigSection<'_>, config: &Config) -> Result<(), YamlError> {
     if let Some(field) = config.find_agent_conflict() {
-        let node = root.get(field).unwrap_or(root);
+        let node = root.get(field).unwrap_or(root.node());
         return Err(node.error(format!("field {field} is not allowed in agent mode")));
     }
-    let aggregation = root.get("firn").and_then(|firn| firn.get("aggregation"));
-    match aggregation.filter(|node| !node.is_null()) {
+    match root.section("firn").section("aggregation").if_set() {
         None => Ok(()),
-        Some(node) => Err(node.error("field firn.aggregation is not allowed in agent mode")),
+        Some(section) => Err(section.error("field firn.aggregation is not allowed in agent mode")),
     }
 }
 
 /// Returns the patterns of `scrape_config_files`, or an error for an invalid one.
-fn job_files(root: &YamlNode, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
-    let list = root
-        .get("scrape_config_files")
-        .map_or(&[][..], YamlNode::items);
-    let mut patterns = Vec::with_capacity(list.len());
-    for item in list {
+fn job_files(root: ConfigSection<'_>) -> Result<Vec<PathBuf>, YamlError> {
+    let mut patterns = Vec::new();
+    for item in root.items("scrape_config_files") {
         let pattern = item.text().unwrap_or_default();
         if !rule_files::is_pattern(pattern) {
             return Err(item.error(format!("invalid scrape config file path {pattern:?}")));
         }
-        patterns.push(dir.join(pattern));
+        patterns.push(root.dir().join(pattern));
     }
     Ok(patterns)
 }
 
 /// Returns the documentation of Firn's own keys, one Markdown section per key.
 pub fn documentation() -> String {
-    let keys = keys::FIRN.iter();
+    let keys = firn::KEYS.iter();
     let sections: Vec<_> = keys.flat_map(|key| sections_of("firn", key)).collect();
     sections.join("\n")
 }
@@ -565,118 +524,6 @@ fn sections_of(path: &str, key: &ConfigKey) -> Vec<String> {
                 "### `{path}`\n\n{}\n\nDefault: {default}.\n",
                 key.help
             )]
-        }
-    }
-}
-
-fn read_storage(root: &YamlNode, config: &mut Config) -> Result<(), YamlError> {
-    let storage = root.get("storage");
-    if let Some(exemplars) = storage.and_then(|s| s.get("exemplars"))
-        && !exemplars.is_null()
-    {
-        // As upstream, a section without a number, or with a negative one, means zero.
-        let max = read::count(exemplars, "max_exemplars").unwrap_or(0);
-        config.exemplars_max = usize::try_from(max).unwrap_or(usize::MAX);
-    }
-    let tsdb = storage.and_then(|s| s.get("tsdb"));
-    if let Some(encoding) = tsdb.and_then(|t| t.get("chunk_encoding")) {
-        check_encoding(encoding)?;
-    }
-    let late_window = tsdb.and_then(|t| read::text(t, "out_of_order_time_window"));
-    // Zero is a valid value here and does not mean unset.
-    if let Some(late_window) = late_window.and_then(|text| parse_duration(text).ok()) {
-        config.late_window = late_window;
-    }
-    let Some(retention) = tsdb.and_then(|t| t.get("retention")) else {
-        return Ok(());
-    };
-    if retention.is_null() {
-        return Ok(());
-    }
-    if let Some(size) = read::text(retention, "size").and_then(|text| text.strip_prefix('-'))
-        && let Ok(bytes) = parse_size(size)
-        && bytes > 0
-    {
-        return Err(retention.error(format!(
-            "'storage.tsdb.retention.size' must be greater than or equal to 0, got -{}",
-            format_size(bytes)
-        )));
-    }
-    let percentage = read::number(retention, "percentage");
-    if let Some(percentage) = percentage.filter(|p| *p < 0.0 || *p > 100.0) {
-        return Err(retention.error(format!(
-            "'storage.tsdb.retention.percentage' must be in the range [0, 100], got {percentage}"
-        )));
-    }
-    config.retention = Some(RetentionSettings {
-        time: read::duration(retention, "time"),
-        size: read::size(retention, "size"),
-        percentage: percentage.filter(|percentage| *percentage > 0.0),
-    });
-    Ok(())
-}
-
-fn check_encoding(section: &YamlNode) -> Result<(), YamlError> {
-    match read::text(section, "floats") {
-        None | Some("" | "xor" | "xor2") => Ok(()),
-        Some(other) => Err(section.error(format!(
-            "'storage.tsdb.chunk_encoding.floats' must be 'xor' or 'xor2', or the field must be \
-             omitted entirely, got {other:?}"
-        ))),
-    }
-}
-
-fn read_firn(root: &YamlNode, config: &mut Config) -> Result<(), YamlError> {
-    let Some(firn) = root.get("firn") else {
-        return Ok(());
-    };
-    config.wal_sync = match firn.get("wal_sync").and_then(YamlNode::text) {
-        Some("interval") => WalSync::Interval,
-        Some("none") => WalSync::None,
-        _ => WalSync::Always,
-    };
-    config.duplicates = match firn.get("duplicates").and_then(YamlNode::text) {
-        Some("keep-last") => DuplicatePolicy::KeepLast,
-        Some("max") => DuplicatePolicy::Max,
-        _ => DuplicatePolicy::KeepFirst,
-    };
-    let switch = |key, default| read::flag(firn, key).unwrap_or(default);
-    config.is_multitenant = switch("multitenancy", false);
-    config.is_sealing_jittered = switch("sealing_jitter", true);
-    config.seals_in_background = switch("sealing_background", true);
-    let limit = |key| {
-        let limit = read::count(firn, key);
-        limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))
-    };
-    config.new_series = NewSeriesLimits {
-        all: limit("new_series_limit"),
-        of_job: limit("new_series_per_job_limit"),
-    };
-    config.query_series_max = limit("query_series_limit");
-    if let Some(bytes) = read::size(firn, "sending_queue_bytes") {
-        config.sending_queue_bytes = bytes;
-    }
-    if let Some(node) = firn.get("memory_limit")
-        && let Some(text) = node.text()
-    {
-        config.memory_limit = parse_memory_limit(text).ok_or_else(|| {
-            node.error(format!(
-                "firn.memory_limit: expected a size or a percentage above 0%: {text:?}"
-            ))
-        })?;
-    }
-    Ok(())
-}
-
-fn parse_memory_limit(text: &str) -> Option<MemoryLimit> {
-    match text.strip_suffix('%') {
-        Some(percent) => {
-            let percent = percent.parse::<f64>().ok()?;
-            (percent > 0.0 && percent <= 100.0).then_some(MemoryLimit::Percent(percent))
-        }
-        None => {
-            let bytes = parse_size(text).ok()?;
-            (bytes > 0).then_some(MemoryLimit::Bytes(bytes))
         }
     }
 }

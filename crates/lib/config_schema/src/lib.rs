@@ -2,19 +2,25 @@
 //! them, and typed access to values.
 //!
 //! ```
-//! use firn_config_schema::read;
-//! use firn_config_schema::schema::{ConfigFindings, ConfigKey, ConfigValueShape, walk};
+//! use firn_config_schema::schema::{ConfigFindings, ConfigValueShape, KeyGroups, key, walk};
+//! use firn_config_schema::section::ConfigSection;
+//! use std::path::Path;
 //!
-//! const KEYS: &[ConfigKey] = &[ConfigKey::new("port", ConfigValueShape::Integer)];
-//! const SHAPE: ConfigValueShape = ConfigValueShape::Section(&[KEYS]);
+//! const KEYS: KeyGroups = &[&[
+//!     key("host", ConfigValueShape::Text),
+//!     key("port", ConfigValueShape::Count).or("80"),
+//! ]];
 //!
-//! let check = |text: &str| {
+//! let port = |text: &str| {
 //!     let mut root = firn_yaml::parse(text)?.expect("the text has a document");
-//!     walk(&mut root, &SHAPE, "", &mut ConfigFindings::default())?;
-//!     Ok::<i64, firn_yaml::YamlError>(read::integer_or(&root, "port", 80))
+//!     let shape = ConfigValueShape::Section(KEYS);
+//!     walk(&mut root, &shape, "", &mut ConfigFindings::default())?;
+//!     let section = ConfigSection::new(Some(&root), KEYS, Path::new("/etc"));
+//!     Ok::<u64, firn_yaml::YamlError>(section.count("port"))
 //! };
-//! assert_eq!(check("port: 9090").expect("a valid section"), 9090);
-//! assert!(check("prot: 9090").is_err());
+//! assert_eq!(port("port: 9090").expect("a valid section"), 9090);
+//! assert_eq!(port("host: a").expect("a valid section"), 80);
+//! assert!(port("prot: 9090").is_err());
 //! ```
 //!
 //! The crates that own a section have its tables and its reader; this crate has none.
@@ -22,3 +28,4 @@
 pub mod go_url;
 pub mod read;
 pub mod schema;
+pub mod section;

@@ -1,14 +1,15 @@
 //! The section `firn.access`: bearer tokens, and the grants of tokens and of the users in the web
 //! config.
 
-use super::read::{entries, path, string, text, texts};
-use super::schema::{ConfigKey, ConfigValueShape, TEXTS};
+use ConfigValueShape::{List, Map, Secret, Section, Text};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS, key};
+use firn_config_schema::section::ConfigSection;
 use firn_model::matcher::Matcher;
 use firn_model::tenant::TenantId;
 use firn_server::access::{AccessGrant, AccessScope, token_digest};
-use firn_yaml::{YamlError, YamlNode};
+use firn_yaml::YamlError;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Minimum length of a token in bytes. Tokens are checked without delay, so that shorter ones could
@@ -17,21 +18,13 @@ pub const TOKEN_BYTES_MIN: usize = 16;
 
 /// Keys of the section, with their texts for `docs/settings.md`.
 pub const KEYS: &[ConfigKey] = &[
-    ConfigKey::new(
-        "tokens",
-        ConfigValueShape::List(&ConfigValueShape::Section(&[TOKEN, GRANT])),
-    )
-    .explained(
+    key("tokens", List(&Section(&[TOKEN, GRANT]))).explained(
         "[]",
         "Bearer tokens, see [security.md](security.md). If the list is not empty, every request \
          needs credentials. A config reload applies changes; Firn reloads a `token_file` when it \
          changes.",
     ),
-    ConfigKey::new(
-        "users",
-        ConfigValueShape::Map(&ConfigValueShape::Section(&[GRANT])),
-    )
-    .explained(
+    key("users", Map(&Section(&[GRANT]))).explained(
         "{}",
         "Permissions of the users in `--web.config.file`, by user name. Users that are not listed \
          have all permissions. A config reload applies changes.",
@@ -39,16 +32,16 @@ pub const KEYS: &[ConfigKey] = &[
 ];
 
 const TOKEN: &[ConfigKey] = &[
-    ConfigKey::new("name", ConfigValueShape::Text).required(),
-    ConfigKey::new("token", ConfigValueShape::Secret),
-    ConfigKey::new("token_file", ConfigValueShape::Text),
-    ConfigKey::new("token_sha256", ConfigValueShape::Secret),
+    key("name", Text).required(),
+    key("token", Secret),
+    key("token_file", ConfigValueShape::Path),
+    key("token_sha256", Secret),
 ];
 
 const GRANT: &[ConfigKey] = &[
-    ConfigKey::new("scopes", TEXTS).required(),
-    ConfigKey::new("tenants", TEXTS),
-    ConfigKey::new("match", ConfigValueShape::Text),
+    key("scopes", TEXTS).required(),
+    key("tenants", TEXTS),
+    key("match", Text),
 ];
 
 /// Source of a token's value. Its debug output never contains the token or its digest.
@@ -88,51 +81,46 @@ pub struct AccessSettings {
     pub users: Vec<(String, Arc<AccessGrant>)>,
 }
 
-/// Reads the section under `firn` of a config in the folder `dir`.
+/// Reads the section.
 pub fn access(
-    firn: &YamlNode,
-    dir: &Path,
+    section: ConfigSection<'_>,
     is_multitenant: bool,
 ) -> Result<AccessSettings, YamlError> {
     let mut settings = AccessSettings::default();
-    let Some(section) = firn.get("access") else {
-        return Ok(settings);
-    };
-    for node in section.get("tokens").map_or(&[][..], YamlNode::items) {
-        let name = format!("token {:?}", string(node, "name"));
+    for token in section.sections("tokens") {
+        let name = format!("token {:?}", token.text("name"));
         if settings.tokens.iter().any(|known| known.grant.name == name) {
-            return Err(node.error(format!("firn.access.tokens: duplicate token name: {name}")));
+            return Err(token.error(format!("firn.access.tokens: duplicate token name: {name}")));
         }
         settings.tokens.push(BearerTokenSettings {
-            source: source(node, dir)?,
-            grant: Arc::new(grant(node, name, is_multitenant)?),
+            source: source(token)?,
+            grant: Arc::new(grant(token, name, is_multitenant)?),
         });
     }
-    for entry in entries(section.get("users")) {
-        let name = format!("user {:?}", entry.key);
-        let grant = grant(&entry.node, name, is_multitenant)?;
-        settings.users.push((entry.key.clone(), Arc::new(grant)));
+    for (user, granted) in section.named_sections("users") {
+        let name = format!("user {user:?}");
+        let grant = grant(granted, name, is_multitenant)?;
+        settings.users.push((user.to_owned(), Arc::new(grant)));
     }
     Ok(settings)
 }
 
-fn source(node: &YamlNode, dir: &Path) -> Result<TokenSource, YamlError> {
-    let set = |key| text(node, key).filter(|text| !text.is_empty());
-    let file = path(node, "token_file", dir);
-    match (set("token"), file, set("token_sha256")) {
-        (Some(token), None, None) => {
-            let digest = checked_digest(token.as_bytes()).map_err(|why| node.error(why))?;
+fn source(token: ConfigSection<'_>) -> Result<TokenSource, YamlError> {
+    let set = |key| token.text_if_set(key);
+    match (set("token"), token.path("token_file"), set("token_sha256")) {
+        (Some(value), None, None) => {
+            let digest = checked_digest(value.as_bytes()).map_err(|why| token.error(why))?;
             Ok(TokenSource::Digest(digest))
         }
         (None, Some(file), None) => Ok(TokenSource::File(file)),
         (None, None, Some(hex)) => match digest_of_hex(hex) {
             Some(digest) => Ok(TokenSource::Digest(digest)),
-            None => Err(node.error(
+            None => Err(token.error(
                 "token_sha256: expected 64 hexadecimal digits, as `printf %s \"$TOKEN\" | \
                  sha256sum` prints them",
             )),
         },
-        _ => Err(node.error("exactly one of token, token_file & token_sha256 must be configured")),
+        _ => Err(token.error("exactly one of token, token_file & token_sha256 must be configured")),
     }
 }
 
@@ -157,36 +145,40 @@ fn digest_of_hex(hex: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-fn grant(node: &YamlNode, name: String, is_multitenant: bool) -> Result<AccessGrant, YamlError> {
+fn grant(
+    section: ConfigSection<'_>,
+    name: String,
+    is_multitenant: bool,
+) -> Result<AccessGrant, YamlError> {
     let mut scopes = Vec::new();
-    for scope in texts(node, "scopes").unwrap_or_default() {
+    for scope in section.texts("scopes").unwrap_or_default() {
         scopes.push(AccessScope::from_name(&scope).ok_or_else(|| {
             let known = AccessScope::GRANTED.map(AccessScope::name).join(", ");
-            node.error(format!("scopes: not one of {known}: {scope:?}"))
+            section.error(format!("scopes: not one of {known}: {scope:?}"))
         })?);
     }
     if scopes.is_empty() {
-        return Err(node.error(format!("{name} has no scopes")));
+        return Err(section.error(format!("{name} has no scopes")));
     }
     let mut tenants = Vec::new();
-    for tenant in texts(node, "tenants").unwrap_or_default() {
-        let tenant = TenantId::new(&tenant).map_err(|e| node.error(e.message))?;
+    for tenant in section.texts("tenants").unwrap_or_default() {
+        let tenant = TenantId::new(&tenant).map_err(|e| section.error(e.message))?;
         tenants.push(tenant);
     }
     if !tenants.is_empty() && !is_multitenant {
-        return Err(node.error("tenants: requires firn.multitenancy"));
+        return Err(section.error("tenants: requires firn.multitenancy"));
     }
     Ok(AccessGrant {
         name,
         scopes: scopes.into_iter().collect(),
         tenants,
-        matchers: matchers(node)?,
+        matchers: matchers(section)?,
     })
 }
 
 /// Parses the matchers of the selector `match`, which restricts visible series.
-fn matchers(node: &YamlNode) -> Result<Vec<Matcher>, YamlError> {
-    let Some(node) = node.get("match") else {
+fn matchers(section: ConfigSection<'_>) -> Result<Vec<Matcher>, YamlError> {
+    let Some(node) = section.get("match") else {
         return Ok(Vec::new());
     };
     let Some(text) = node.text() else {

@@ -1,11 +1,13 @@
 //! The section `firn.aggregation`: converts expressions into streaming rules. Expressions that
 //! cannot be streamed are rejected with the reason and an equivalent recording rule.
 
-use super::read;
+use ConfigValueShape::{Bool, Choice, List, Map, Section, Text};
 use firn_aggregation::{
     AggregatedMetricKind, AggregationGroupSpec, AggregationGrouping, AggregationOp,
     AggregationRuleSpec, AggregationSpec, GROUPS_MAX,
 };
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
+use firn_config_schema::section::ConfigSection;
 use firn_model::labels::METRIC_NAME;
 use firn_model::quote::quote;
 use firn_promql::Features;
@@ -14,8 +16,27 @@ use firn_promql::ast::{
     QueryDuration as Offset, UnaryOp, VectorSelector, WindowEdges,
 };
 use firn_promql::parser;
-use firn_yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlEntry, YamlError};
 use std::time::Duration;
+
+/// Keys of the section.
+pub const KEYS: &[ConfigKey] = &[key("groups", List(&Section(&[GROUP])))];
+
+const GROUP: &[ConfigKey] = &[
+    key("name", Text).required(),
+    key("stream", Bool).required(),
+    key("interval", ConfigValueShape::Duration),
+    key("delay", ConfigValueShape::Duration),
+    key("rules", List(&Section(&[RULE]))),
+];
+
+const RULE: &[ConfigKey] = &[
+    key("record", Text).required(),
+    key("expr", Text).required(),
+    key("labels", Map(&Text)),
+    key("drop", Bool),
+    key("type", Choice(&["counter", "gauge"])),
+];
 
 /// Lookback in milliseconds that a server uses unless a flag sets another.
 const LOOKBACK_MS: i64 = 5 * 60 * 1000;
@@ -41,24 +62,22 @@ struct UnstreamableRule {
     instead: Option<String>,
 }
 
-/// Reads the section `aggregation` of the section `firn`. Names of groups must be unique.
+/// Reads the section. Names of groups must be unique.
 pub fn aggregation(
-    firn: &YamlNode,
+    section: ConfigSection<'_>,
     defaults: AggregationDefaults,
 ) -> Result<AggregationSpec, YamlError> {
-    let list = firn.get("aggregation").and_then(|node| node.get("groups"));
-    let list = list.map_or(&[][..], YamlNode::items);
     let mut spec = AggregationSpec::default();
-    for node in list {
-        let group = group(node, defaults)?;
+    for section in section.sections("groups") {
+        let group = group(section, defaults)?;
         if spec.groups.iter().any(|known| known.name == group.name) {
-            return Err(node.error(format!(
+            return Err(section.error(format!(
                 "firn.aggregation: duplicate group {}",
                 quote(group.name.as_bytes())
             )));
         }
         if spec.groups.len() == GROUPS_MAX {
-            return Err(node.error(format!("firn.aggregation: more than {GROUPS_MAX} groups")));
+            return Err(section.error(format!("firn.aggregation: more than {GROUPS_MAX} groups")));
         }
         spec.groups.push(group);
     }
@@ -66,26 +85,26 @@ pub fn aggregation(
 }
 
 fn group(
-    node: &YamlNode,
+    section: ConfigSection<'_>,
     defaults: AggregationDefaults,
 ) -> Result<AggregationGroupSpec, YamlError> {
-    let name = read::string(node, "name");
+    let name = section.text("name").to_owned();
     let shown = quote(name.as_bytes());
-    if read::flag(node, "stream") != Some(true) {
-        return Err(node.error(format!(
+    if !section.flag("stream") {
+        return Err(section.error(format!(
             "firn.aggregation: group {shown} does not set `stream: true`: rules over stored \
              samples belong in files of `rule_files`"
         )));
     }
     let millis = |duration: Duration| duration.as_millis() as i64;
     let mut rules: Vec<AggregationRuleSpec> = Vec::new();
-    for node in node.get("rules").map_or(&[][..], YamlNode::items) {
-        let rule = rule(node, &shown)?;
+    for section in section.sections("rules") {
+        let rule = rule(section, &shown)?;
         if rules
             .iter()
             .any(|known| known.identity_hash() == rule.identity_hash())
         {
-            return Err(node.error(format!(
+            return Err(section.error(format!(
                 "firn.aggregation: group {shown}: duplicate rule {}",
                 quote(rule.record.as_bytes())
             )));
@@ -93,11 +112,12 @@ fn group(
         rules.push(rule);
     }
     // A delay of zero is a valid value: results are written at once.
-    let delay = node.get("delay").and_then(YamlNode::text);
-    let delay = delay.and_then(|text| firn_model::units::parse_duration(text).ok());
-    let interval = read::duration(node, "interval").unwrap_or(defaults.interval);
+    let delay = section.text_if_set("delay");
+    let delay = delay.map(|_| section.exact_duration("delay"));
+    let interval = section.duration_if_set("interval");
+    let interval = interval.unwrap_or(defaults.interval);
     if interval < INTERVAL_MIN {
-        return Err(node.error(format!(
+        return Err(section.error(format!(
             "firn.aggregation: group {shown}: interval below a second: {interval:?}"
         )));
     }
@@ -110,29 +130,29 @@ fn group(
     })
 }
 
-fn rule(node: &YamlNode, group: &str) -> Result<AggregationRuleSpec, YamlError> {
-    let record = read::string(node, "record");
-    let expr = read::string(node, "expr");
+fn rule(section: ConfigSection<'_>, group: &str) -> Result<AggregationRuleSpec, YamlError> {
+    let record = section.text("record").to_owned();
+    let expr = section.text("expr");
     let shown = quote(record.as_bytes());
     let error = |what: String| {
-        node.error(format!(
+        section.error(format!(
             "firn.aggregation: group {group}, rule {shown}: {what}"
         ))
     };
     if record.is_empty() || record.contains(['{', '}']) {
         return Err(error(format!("invalid recording rule name: {record}")));
     }
-    let labels = labels(node).map_err(error)?;
-    let kind = match read::text(node, "type") {
-        Some("counter") => Some(AggregatedMetricKind::Counter),
-        Some("gauge") => Some(AggregatedMetricKind::Gauge),
+    let labels = labels(section.entries("labels")).map_err(error)?;
+    let kind = match section.text("type") {
+        "counter" => Some(AggregatedMetricKind::Counter),
+        "gauge" => Some(AggregatedMetricKind::Gauge),
         _ => None,
     };
     let (written, is_last) = match expr.trim_start().strip_prefix(LAST) {
         Some(rest) if !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') => {
             (format!("group{rest}"), true)
         }
-        _ => (expr.clone(), false),
+        _ => (expr.to_owned(), false),
     };
     let parsed = parser::parse(&written, Features::default());
     let parsed = parsed.map_err(|e| error(format!("could not parse expression: {e}")))?;
@@ -155,16 +175,16 @@ fn rule(node: &YamlNode, group: &str) -> Result<AggregationRuleSpec, YamlError> 
         record,
         expr: printed,
         labels,
-        drops: read::flag(node, "drop").unwrap_or(false),
+        drops: section.flag("drop"),
         kind,
         ..streamed
     })
 }
 
 /// Returns the labels that a rule adds, sorted by name. Fails for invalid names.
-fn labels(node: &YamlNode) -> Result<Vec<(String, String)>, String> {
+fn labels(entries: &[YamlEntry]) -> Result<Vec<(String, String)>, String> {
     let mut labels = Vec::new();
-    for entry in read::entries(node.get("labels")) {
+    for entry in entries {
         if entry.key.is_empty() || entry.key == METRIC_NAME {
             return Err(format!("invalid label name: {}", entry.key));
         }
@@ -337,8 +357,9 @@ fn refused(reason: &str) -> UnstreamableRule {
 #[cfg(test)]
 mod tests {
     use super::super::keys;
-    use super::super::schema::{ConfigFindings, walk};
     use super::*;
+    use firn_config_schema::schema::{ConfigFindings, walk};
+    use std::path::Path;
 
     const DEFAULTS: AggregationDefaults = AggregationDefaults {
         interval: Duration::from_secs(60),
@@ -350,7 +371,8 @@ mod tests {
         let text = format!("firn: {{aggregation: {{groups: [{groups}]}}}}");
         let mut root = firn_yaml::parse(&text).unwrap().unwrap();
         walk(&mut root, &keys::CONFIG, "", &mut ConfigFindings::default())?;
-        aggregation(root.get("firn").unwrap(), DEFAULTS)
+        let root = ConfigSection::new(Some(&root), keys::KEYS, Path::new(""));
+        aggregation(root.section("firn").section("aggregation"), DEFAULTS)
     }
 
     fn group(rule: &str) -> Result<AggregationSpec, YamlError> {

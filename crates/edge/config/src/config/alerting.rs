@@ -1,22 +1,38 @@
 //! The section `alerting`: Alertmanagers and relabeling of alerts.
 
-use super::http::http;
 use super::jobs::check_static_targets;
-use super::read;
-use super::rules::rules;
-use super::signing::check_sigv4;
-use firn_discovery::{read_discoveries, read_sigv4};
+use super::rules::{RULES, rules};
+use super::signing::{SIGV4, check_sigv4};
+use ConfigValueShape::{Duration, List, Section, Text};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
+use firn_config_schema::section::ConfigSection;
+use firn_discovery::{DISCOVERY_KEYS, read_discoveries, read_sigv4};
 use firn_http_client::AuthMethod;
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::relabel::RelabelRule;
 use firn_model::names::NameScheme;
-use firn_yaml::{YamlError, YamlNode};
-use std::path::Path;
+use firn_yaml::YamlError;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Prometheus's default for `timeout` of an Alertmanager section.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Keys of the section.
+pub const KEYS: &[ConfigKey] = &[
+    key("alert_relabel_configs", RULES),
+    key(
+        "alertmanagers",
+        List(&Section(&[HTTP_CLIENT, ALERTMANAGER, DISCOVERY_KEYS])),
+    ),
+];
+
+const ALERTMANAGER: &[ConfigKey] = &[
+    key("sigv4", Section(&[SIGV4])),
+    key("scheme", Text).or("http"),
+    key("path_prefix", Text),
+    key("timeout", Duration).or("10s"),
+    key("api_version", Text).always("v2"),
+    key("relabel_configs", RULES),
+    key("alert_relabel_configs", RULES),
+];
 
 /// Settings of the section `alerting`. Without the section there is no Alertmanager, and alerts are
 /// not sent.
@@ -28,61 +44,51 @@ pub struct AlertingSettings {
     pub alertmanagers: Vec<Arc<AlertmanagerSettings>>,
 }
 
-/// Reads the section of a config in the folder `dir`.
+/// Reads the section.
 pub fn alerting(
-    root: &YamlNode,
+    section: ConfigSection<'_>,
     names: NameScheme,
-    dir: &Path,
 ) -> Result<AlertingSettings, YamlError> {
-    let Some(section) = root.get("alerting").filter(|section| !section.is_null()) else {
-        return Ok(AlertingSettings::default());
-    };
-    let list = section
-        .get("alertmanagers")
-        .map_or(&[][..], YamlNode::items);
-    let one = |node: &YamlNode| alertmanager(node, names, dir).map(Arc::new);
+    let managers = section.sections("alertmanagers");
     Ok(AlertingSettings {
         relabel: Arc::new(rules(section, "alert_relabel_configs", names)?),
-        alertmanagers: list.iter().map(one).collect::<Result<_, _>>()?,
+        alertmanagers: managers
+            .map(|manager| alertmanager(manager, names).map(Arc::new))
+            .collect::<Result<_, _>>()?,
     })
 }
 
 fn alertmanager(
-    node: &YamlNode,
+    section: ConfigSection<'_>,
     names: NameScheme,
-    dir: &Path,
 ) -> Result<AlertmanagerSettings, YamlError> {
+    let (node, dir) = (section.node(), section.dir());
     let client = http(node, dir)?;
-    let signing = node.get("sigv4").filter(|section| !section.is_null());
-    if let Some(section) = signing {
+    if let Some(signing) = section.section("sigv4").if_set() {
         if client.auth != AuthMethod::None {
-            return Err(node.error(
+            return Err(section.error(
                 "at most one of basic_auth, authorization, oauth2, & sigv4 must be configured",
             ));
         }
-        check_sigv4(section)?;
+        check_sigv4(signing.node())?;
     }
-    check_version(node)?;
+    // Only v2 is supported.
+    let version = section.text("api_version");
+    if version != "v2" {
+        return Err(section.error(format!(
+            "expected Alertmanager api version to be one of [v2] but got {version}"
+        )));
+    }
     let settings = AlertmanagerSettings {
-        scheme: read::text(node, "scheme").unwrap_or("http").to_owned(),
-        path_prefix: read::string(node, "path_prefix"),
-        timeout: read::duration(node, "timeout").unwrap_or(TIMEOUT),
+        scheme: section.text("scheme").to_owned(),
+        path_prefix: section.text("path_prefix").to_owned(),
+        timeout: section.duration("timeout"),
         http: client,
         sigv4: read_sigv4(node, dir)?,
         discoveries: read_discoveries(node, dir)?,
-        relabel: rules(node, "relabel_configs", names)?,
-        alert_relabel: rules(node, "alert_relabel_configs", names)?,
+        relabel: rules(section, "relabel_configs", names)?,
+        alert_relabel: rules(section, "alert_relabel_configs", names)?,
     };
     check_static_targets(node, &settings.discoveries, &settings.relabel)?;
     Ok(settings)
-}
-
-/// Validates `api_version` of an Alertmanager section. Only v2 is supported.
-fn check_version(node: &YamlNode) -> Result<(), YamlError> {
-    match read::text(node, "api_version") {
-        None | Some("v2") => Ok(()),
-        Some(other) => Err(node.error(format!(
-            "expected Alertmanager api version to be one of [v2] but got {other}"
-        ))),
-    }
 }

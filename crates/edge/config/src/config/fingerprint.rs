@@ -1,7 +1,7 @@
 //! Detects changes of a config by a hash of the contents of all its files.
 
-use super::read;
 use super::rule_files::files_of_folder;
+use firn_config_schema::read;
 use firn_http_client::named_files;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

@@ -1,25 +1,50 @@
 //! The section `global`: defaults of jobs.
 
-use super::{JobFeatures, read};
+use super::JobFeatures;
+use ConfigValueShape::{Bool, Count, Duration, Map, Path, Size, Text};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS, key};
+use firn_config_schema::section::ConfigSection;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_scrape::{ScrapeLimits, StartTimeSettings};
 use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
-use firn_yaml::{YamlError, YamlNode};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use firn_yaml::{YamlEntry, YamlError};
+use std::path::PathBuf;
+use std::time;
 
-/// Prometheus's default for `scrape_interval` and `evaluation_interval` of the global section.
-pub const INTERVAL: Duration = Duration::from_secs(60);
-
-/// Prometheus's default for `scrape_timeout`, which is never longer than the interval.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Keys of the section. The defaults of the flags for scrapes depend on features.
+pub const KEYS: &[ConfigKey] = &[
+    key("scrape_interval", Duration).or("1m"),
+    // Never longer than the interval.
+    key("scrape_timeout", Duration).or("10s"),
+    key("scrape_protocols", TEXTS),
+    key("evaluation_interval", Duration).or("1m"),
+    key("rule_query_offset", Duration),
+    key("query_log_file", Path),
+    key("scrape_failure_log_file", Path),
+    key("external_labels", Map(&Text)),
+    key("body_size_limit", Size),
+    key("sample_limit", Count),
+    key("target_limit", Count),
+    key("label_limit", Count),
+    key("label_name_length_limit", Count),
+    key("label_value_length_limit", Count),
+    key("keep_dropped_targets", Count),
+    key("metric_name_validation_scheme", Text).or("utf8"),
+    key("metric_name_escaping_scheme", Text),
+    key("scrape_native_histograms", Bool).always("false"),
+    key("convert_classic_histograms_to_nhcb", Bool),
+    key("always_scrape_classic_histograms", Bool),
+    key("extra_scrape_metrics", Bool).always("false"),
+];
 
 /// Settings of the global section that jobs inherit unless they set the same key themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlobalSettings {
-    pub interval: Duration,
-    pub timeout: Duration,
+    pub interval: time::Duration,
+    pub evaluation_interval: time::Duration,
+    pub rule_query_offset: time::Duration,
+    pub timeout: time::Duration,
     pub protocols: Option<Vec<ScrapeProtocol>>,
     pub native_histograms: bool,
     pub always_classic: bool,
@@ -40,106 +65,73 @@ pub struct GlobalSettings {
     pub external_labels: Labels,
 }
 
-impl Default for GlobalSettings {
-    fn default() -> Self {
-        Self {
-            interval: INTERVAL,
-            timeout: TIMEOUT,
-            protocols: None,
-            native_histograms: false,
-            always_classic: false,
-            convert_classic: false,
-            extra_metrics: false,
-            start_times: StartTimeSettings::default(),
-            type_and_unit_labels: false,
-            names: NameScheme::Utf8,
-            escaping: Ok(ScrapeNameEscaping::AllowUtf8),
-            limits: ScrapeLimits::default(),
-            keep_dropped_targets: 0,
-            query_log_file: None,
-            failure_log_file: None,
-            external_labels: Labels::empty(),
-        }
-    }
-}
-
 impl GlobalSettings {
-    /// Returns the defaults for a config without the section, which depend on features.
-    fn from_features(features: JobFeatures) -> Self {
-        let asks_for_starts = features.start_times.are_parsed();
-        Self {
-            // Protobuf transmits the most start timestamps.
-            protocols: asks_for_starts
-                .then(|| ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec()),
-            extra_metrics: features.extra_metrics,
-            start_times: features.start_times,
-            type_and_unit_labels: features.type_and_unit_labels,
-            ..Self::default()
-        }
-    }
-
-    /// Reads the section, or returns the defaults if it is not set.
-    pub fn read(root: &YamlNode, dir: &Path, features: JobFeatures) -> Result<Self, YamlError> {
-        let defaults = Self::from_features(features);
-        let Some(node) = root.get("global").filter(|node| !node.is_null()) else {
-            return Ok(defaults);
-        };
-        let flag = |key: &str| read::flag(node, key).unwrap_or(false);
-        let interval = read::duration(node, "scrape_interval").unwrap_or(INTERVAL);
-        let timeout = read::duration(node, "scrape_timeout");
+    /// Reads the section.
+    pub fn read(section: ConfigSection<'_>, features: JobFeatures) -> Result<Self, YamlError> {
+        let interval = section.duration("scrape_interval");
+        let timeout = section.duration_if_set("scrape_timeout");
         if timeout.is_some_and(|timeout| timeout > interval) {
-            return Err(node.error("global scrape timeout greater than scrape interval"));
+            return Err(section.error("global scrape timeout greater than scrape interval"));
         }
-        let names = name_scheme(node)?.unwrap_or_default();
+        let names = name_scheme(section)?.unwrap_or_default();
+        let protocols = protocols(section, || "global config".into())?;
+        // Protobuf transmits the most start timestamps.
+        let asks_for_starts = features.start_times.are_parsed();
+        let with_starts = ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec();
         Ok(Self {
             interval,
-            timeout: timeout.unwrap_or(TIMEOUT.min(interval)),
-            protocols: protocols(node, || "global config".into())?.or(defaults.protocols),
-            native_histograms: flag("scrape_native_histograms"),
-            always_classic: flag("always_scrape_classic_histograms"),
-            convert_classic: flag("convert_classic_histograms_to_nhcb"),
-            extra_metrics: read::flag(node, "extra_scrape_metrics")
-                .unwrap_or(defaults.extra_metrics),
-            start_times: defaults.start_times,
-            type_and_unit_labels: defaults.type_and_unit_labels,
+            evaluation_interval: section.duration("evaluation_interval"),
+            rule_query_offset: section.duration("rule_query_offset"),
+            timeout: section.duration("scrape_timeout").min(interval),
+            protocols: protocols.or(asks_for_starts.then_some(with_starts)),
+            native_histograms: section.flag("scrape_native_histograms"),
+            always_classic: section.flag("always_scrape_classic_histograms"),
+            convert_classic: section.flag("convert_classic_histograms_to_nhcb"),
+            extra_metrics: section
+                .flag_if_set("extra_scrape_metrics")
+                .unwrap_or(features.extra_metrics),
+            start_times: features.start_times,
+            type_and_unit_labels: features.type_and_unit_labels,
             names,
-            escaping: escaping(node, "global").map(|own| own.unwrap_or(escaping_of(names))),
-            limits: limits(node, &ScrapeLimits::default()),
-            keep_dropped_targets: read::count(node, "keep_dropped_targets").unwrap_or(0),
-            query_log_file: read::path(node, "query_log_file", dir),
-            failure_log_file: read::path(node, "scrape_failure_log_file", dir),
-            external_labels: external_labels(node.get("external_labels"), names)?,
+            escaping: escaping(section, "global").map(|own| own.unwrap_or(escaping_of(names))),
+            limits: limits(section, &ScrapeLimits::default()),
+            keep_dropped_targets: section.count("keep_dropped_targets"),
+            query_log_file: section.path("query_log_file"),
+            failure_log_file: section.path("scrape_failure_log_file"),
+            external_labels: external_labels(section.entries("external_labels"), names)?,
         })
     }
 }
 
 /// Returns the name scheme of `metric_name_validation_scheme`, if it is set.
-pub fn name_scheme(node: &YamlNode) -> Result<Option<NameScheme>, YamlError> {
-    match read::text(node, "metric_name_validation_scheme") {
-        None | Some("") => Ok(None),
+pub fn name_scheme(section: ConfigSection<'_>) -> Result<Option<NameScheme>, YamlError> {
+    match section.text_if_set("metric_name_validation_scheme") {
+        None => Ok(None),
         Some("legacy") => Ok(Some(NameScheme::Legacy)),
         Some("utf8") => Ok(Some(NameScheme::Utf8)),
-        Some(other) => Err(node.error(format!("unrecognized ValidationScheme: {other:?}"))),
+        Some(other) => Err(section.error(format!("unrecognized ValidationScheme: {other:?}"))),
     }
 }
 
 /// Returns `metric_name_escaping_scheme`, if it is set. The error contains the name of the section.
-pub fn escaping(node: &YamlNode, section: &str) -> Result<Option<ScrapeNameEscaping>, String> {
+pub fn escaping(
+    section: ConfigSection<'_>,
+    section_name: &str,
+) -> Result<Option<ScrapeNameEscaping>, String> {
     let all = [
         ScrapeNameEscaping::AllowUtf8,
         ScrapeNameEscaping::Underscores,
         ScrapeNameEscaping::Dots,
         ScrapeNameEscaping::Values,
     ];
-    let Some(name) = read::text(node, "metric_name_escaping_scheme").filter(|n| !n.is_empty())
-    else {
+    let Some(name) = section.text_if_set("metric_name_escaping_scheme") else {
         return Ok(None);
     };
     let known = all.into_iter().find(|escaping| escaping.name() == name);
     known.map(Some).ok_or_else(|| {
         let [a, b, c, d] = all.map(|escaping| escaping.name());
         format!(
-            "unknown {section} name escaping method specified, must be one of '{a}', '{b}', \
+            "unknown {section_name} name escaping method specified, must be one of '{a}', '{b}', \
              '{c}', or '{d}', got {name:?}"
         )
     })
@@ -155,10 +147,13 @@ pub fn escaping_of(names: NameScheme) -> ScrapeNameEscaping {
 
 /// Returns `scrape_protocols`, if it is set. Errors contain the name of the owner from `whose`.
 pub fn protocols(
-    node: &YamlNode,
+    section: ConfigSection<'_>,
     whose: impl Fn() -> String,
 ) -> Result<Option<Vec<ScrapeProtocol>>, YamlError> {
-    let Some(list) = node.get("scrape_protocols").filter(|list| !list.is_null()) else {
+    let Some(list) = section
+        .get("scrape_protocols")
+        .filter(|list| !list.is_null())
+    else {
         return Ok(None);
     };
     let names = list
@@ -202,25 +197,26 @@ pub fn protocol(name: &str) -> Result<ScrapeProtocol, String> {
     })
 }
 
-/// Returns the limits of a section. Unset ones are taken from `inherited`.
-pub fn limits(node: &YamlNode, inherited: &ScrapeLimits) -> ScrapeLimits {
-    let count = |key: &str, inherited: u64| read::count(node, key).unwrap_or(inherited);
+/// Returns the limits of a section. Unset ones are taken from `inherited`. Only jobs have limits of
+/// native histograms.
+pub fn limits(section: ConfigSection<'_>, inherited: &ScrapeLimits) -> ScrapeLimits {
+    let count = |key, inherited| section.count_if_set(key).unwrap_or(inherited);
     ScrapeLimits {
-        body_bytes: read::size(node, "body_size_limit").unwrap_or(inherited.body_bytes),
+        body_bytes: section
+            .size_if_set("body_size_limit")
+            .unwrap_or(inherited.body_bytes),
         samples: count("sample_limit", inherited.samples),
         targets: count("target_limit", inherited.targets),
         labels: count("label_limit", inherited.labels),
         label_name_bytes: count("label_name_length_limit", inherited.label_name_bytes),
         label_value_bytes: count("label_value_length_limit", inherited.label_value_bytes),
-        histogram_buckets: count("native_histogram_bucket_limit", inherited.histogram_buckets),
-        histogram_bucket_factor: read::number(node, "native_histogram_min_bucket_factor")
-            .unwrap_or(inherited.histogram_bucket_factor),
+        ..*inherited
     }
 }
 
-fn external_labels(node: Option<&YamlNode>, names: NameScheme) -> Result<Labels, YamlError> {
+fn external_labels(entries: &[YamlEntry], names: NameScheme) -> Result<Labels, YamlError> {
     let mut pairs = Vec::new();
-    for entry in read::entries(node) {
+    for entry in entries {
         if !names.allows_label(&entry.key) {
             let message = format!("{:?} is not a valid label name", entry.key);
             return Err(entry.node.error(message));

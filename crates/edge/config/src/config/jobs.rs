@@ -3,31 +3,71 @@
 use super::global::{
     GlobalSettings, escaping, escaping_of, limits, name_scheme, protocol, protocols,
 };
-use super::http::http;
-use super::read;
-use super::rules::rules;
-use firn_discovery::{DiscoverySettings, check_address, read_discoveries};
+use super::rules::{RULES, rules};
+use ConfigValueShape::{Bool, Count, Duration, Map, Number, Path, Size, Text};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, KeyGroups, TEXTS, key};
+use firn_config_schema::section::ConfigSection;
+use firn_discovery::{DISCOVERY_KEYS, DiscoverySettings, check_address, read_discoveries};
+use firn_http_client::http_config::{HTTP_CLIENT, http};
 use firn_ingest::relabel::RelabelRule;
 use firn_model::names::NameScheme;
-use firn_scrape::ScrapeJobSettings;
+use firn_scrape::{ScrapeJobSettings, ScrapeLimits};
 use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
-use firn_yaml::{YamlError, YamlNode};
+use firn_yaml::{YamlEntry, YamlError, YamlNode};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
-/// Reads the jobs of a config file in the folder `dir`.
+/// Keys of an entry of `scrape_configs`.
+pub const KEYS: KeyGroups = &[JOB, HTTP_CLIENT, RELABELLING, DISCOVERY_KEYS];
+
+/// Keys of a job without those that other sections have too. A job inherits those that the section
+/// `global` has.
+pub const JOB: &[ConfigKey] = &[
+    key("job_name", Text).always(""),
+    key("honor_labels", Bool),
+    key("honor_timestamps", Bool).always("true"),
+    key("track_timestamps_staleness", Bool).always("false"),
+    key("params", Map(&TEXTS)),
+    key("scrape_interval", Duration),
+    key("scrape_timeout", Duration),
+    key("scrape_protocols", TEXTS),
+    key("fallback_scrape_protocol", Text),
+    key("scrape_native_histograms", Bool).always("false"),
+    key("always_scrape_classic_histograms", Bool).always("false"),
+    key("convert_classic_histograms_to_nhcb", Bool).always("false"),
+    key("scrape_failure_log_file", Path),
+    key("metrics_path", Text).or("/metrics"),
+    key("scheme", Text).or("http"),
+    key("enable_compression", Bool).always("true"),
+    key("body_size_limit", Size),
+    key("sample_limit", Count),
+    key("target_limit", Count),
+    key("label_limit", Count),
+    key("label_name_length_limit", Count),
+    key("label_value_length_limit", Count),
+    key("native_histogram_bucket_limit", Count),
+    key("native_histogram_min_bucket_factor", Number),
+    key("keep_dropped_targets", Count),
+    key("metric_name_validation_scheme", Text),
+    key("metric_name_escaping_scheme", Text),
+    key("extra_scrape_metrics", Bool).always("false"),
+];
+
+const RELABELLING: &[ConfigKey] = &[
+    key("relabel_configs", RULES),
+    key("metric_relabel_configs", RULES),
+];
+
+/// Reads the jobs of a config, or of a scrape config file.
 pub fn jobs(
-    root: &YamlNode,
+    root: ConfigSection<'_>,
     global: &GlobalSettings,
-    dir: &Path,
 ) -> Result<Vec<Arc<ScrapeJobSettings>>, YamlError> {
-    let list = root.get("scrape_configs").map_or(&[][..], YamlNode::items);
-    let mut jobs: Vec<Arc<ScrapeJobSettings>> = Vec::with_capacity(list.len());
-    for node in list {
-        let job = job(node, global, dir)?;
+    let mut jobs: Vec<Arc<ScrapeJobSettings>> = Vec::new();
+    for section in root.sections("scrape_configs") {
+        let job = job(section, global)?;
         if jobs.iter().any(|known| known.name == job.name) {
-            return Err(node.error(format!(
+            return Err(section.error(format!(
                 "found multiple scrape configs with job name {:?}",
                 job.name
             )));
@@ -38,38 +78,35 @@ pub fn jobs(
 }
 
 fn job(
-    node: &YamlNode,
+    section: ConfigSection<'_>,
     global: &GlobalSettings,
-    dir: &Path,
 ) -> Result<ScrapeJobSettings, YamlError> {
-    let name = read::string(node, "job_name");
+    let name = section.text("job_name");
     if name.is_empty() {
-        return Err(node.error("job_name is empty"));
+        return Err(section.error("job_name is empty"));
     }
-    let flag = |key: &str, inherited: bool| read::flag(node, key).unwrap_or(inherited);
-    let interval = read::duration(node, "scrape_interval").unwrap_or(global.interval);
-    let timeout = read::duration(node, "scrape_timeout");
+    let flag = |key, inherited| section.flag_if_set(key).unwrap_or(inherited);
+    let interval = section.duration_if_set("scrape_interval");
+    let interval = interval.unwrap_or(global.interval);
+    let timeout = section.duration_if_set("scrape_timeout");
     if timeout.is_some_and(|timeout| timeout > interval) {
-        return Err(node.error(format!(
+        return Err(section.error(format!(
             "scrape timeout greater than scrape interval for scrape config with job name {name:?}"
         )));
     }
     let native_histograms = flag("scrape_native_histograms", global.native_histograms);
-    let (names, escaping) = name_settings(node, global)?;
+    let (names, escaping) = name_settings(section, global)?;
     let whose = || format!("scrape config with job name {name:?}");
     let job = ScrapeJobSettings {
         interval,
         timeout: timeout.unwrap_or(global.timeout.min(interval)),
-        scheme: read::text(node, "scheme").unwrap_or("http").to_owned(),
-        metrics_path: read::text(node, "metrics_path")
-            .filter(|path| !path.is_empty())
-            .unwrap_or("/metrics")
-            .to_owned(),
-        params: params(node),
-        honor_labels: read::flag_or(node, "honor_labels", false),
-        honor_timestamps: read::flag_or(node, "honor_timestamps", true),
-        track_timestamps_staleness: read::flag_or(node, "track_timestamps_staleness", false),
-        protocols: protocols(node, whose)?
+        scheme: section.text("scheme").to_owned(),
+        metrics_path: section.text_or_default("metrics_path").to_owned(),
+        params: params(section.entries("params")),
+        honor_labels: section.flag("honor_labels"),
+        honor_timestamps: section.flag_or_false("honor_timestamps"),
+        track_timestamps_staleness: section.flag("track_timestamps_staleness"),
+        protocols: protocols(section, whose)?
             .or_else(|| global.protocols.clone())
             .unwrap_or_else(|| {
                 if native_histograms {
@@ -78,34 +115,42 @@ fn job(
                     ScrapeProtocol::DEFAULT.to_vec()
                 }
             }),
-        fallback_protocol: fallback_protocol(node, &name)?,
+        fallback_protocol: fallback_protocol(section, name)?,
         native_histograms,
         always_classic: flag("always_scrape_classic_histograms", global.always_classic),
         convert_classic: flag("convert_classic_histograms_to_nhcb", global.convert_classic),
         start_times: global.start_times,
         type_and_unit_labels: global.type_and_unit_labels,
         extra_metrics: flag("extra_scrape_metrics", global.extra_metrics),
-        enable_compression: read::flag_or(node, "enable_compression", true),
+        enable_compression: section.flag_or_false("enable_compression"),
         names,
         escaping,
-        limits: limits(node, &global.limits),
-        keep_dropped_targets: read::count(node, "keep_dropped_targets")
+        limits: ScrapeLimits {
+            histogram_buckets: section.count("native_histogram_bucket_limit"),
+            histogram_bucket_factor: section
+                .number_if_set("native_histogram_min_bucket_factor")
+                .unwrap_or_default(),
+            ..limits(section, &global.limits)
+        },
+        keep_dropped_targets: section
+            .count_if_set("keep_dropped_targets")
             .unwrap_or(global.keep_dropped_targets),
-        failure_log_file: read::path(node, "scrape_failure_log_file", dir)
+        failure_log_file: section
+            .path("scrape_failure_log_file")
             .or_else(|| global.failure_log_file.clone()),
-        http: http(node, dir)?,
-        discoveries: read_discoveries(node, dir)?,
-        relabel: rules(node, "relabel_configs", names)?,
-        metric_relabel: rules(node, "metric_relabel_configs", names)?,
-        ..ScrapeJobSettings::new(&name)
+        http: http(section.node(), section.dir())?,
+        discoveries: read_discoveries(section.node(), section.dir())?,
+        relabel: rules(section, "relabel_configs", names)?,
+        metric_relabel: rules(section, "metric_relabel_configs", names)?,
+        ..ScrapeJobSettings::new(name)
     };
-    check_static_targets(node, &job.discoveries, &job.relabel)?;
+    check_static_targets(section.node(), &job.discoveries, &job.relabel)?;
     Ok(job)
 }
 
-fn params(node: &YamlNode) -> BTreeMap<String, Vec<String>> {
-    let entries = read::entries(node.get("params")).iter();
+fn params(entries: &[YamlEntry]) -> BTreeMap<String, Vec<String>> {
     entries
+        .iter()
         .map(|entry| {
             let values = entry.node.items().iter();
             let texts = values.map(|value| value.text().unwrap_or_default().to_owned());
@@ -114,33 +159,38 @@ fn params(node: &YamlNode) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-fn fallback_protocol(node: &YamlNode, name: &str) -> Result<Option<ScrapeProtocol>, YamlError> {
-    match read::text(node, "fallback_scrape_protocol") {
-        None | Some("") => Ok(None),
-        Some(text) => protocol(text).map(Some).map_err(|why| {
-            node.error(format!(
-                "invalid fallback_scrape_protocol for scrape config with job name {name:?}: {why}"
-            ))
-        }),
-    }
+fn fallback_protocol(
+    section: ConfigSection<'_>,
+    name: &str,
+) -> Result<Option<ScrapeProtocol>, YamlError> {
+    let Some(text) = section.text_if_set("fallback_scrape_protocol") else {
+        return Ok(None);
+    };
+    protocol(text).map(Some).map_err(|why| {
+        section.error(format!(
+            "invalid fallback_scrape_protocol for scrape config with job name {name:?}: {why}"
+        ))
+    })
 }
 
 /// Returns the names that the job allows, and the escaping of other names.
 fn name_settings(
-    node: &YamlNode,
+    section: ConfigSection<'_>,
     global: &GlobalSettings,
 ) -> Result<(NameScheme, ScrapeNameEscaping), YamlError> {
-    let own = name_scheme(node)?;
+    let own = name_scheme(section)?;
     let names = own.unwrap_or(global.names);
-    let of_global = global.escaping.clone().map_err(|why| node.error(why))?;
+    let of_global = global.escaping.clone();
+    let of_global = of_global.map_err(|why| section.error(why))?;
     let inherited = match own {
         None => of_global,
         Some(own) => escaping_of(own),
     };
-    let own = escaping(node, "scrape config").map_err(|why| node.error(why))?;
+    let own = escaping(section, "scrape config").map_err(|why| section.error(why))?;
     match (own.unwrap_or(inherited), names) {
         (ScrapeNameEscaping::AllowUtf8, NameScheme::Legacy) => {
-            Err(node.error("utf8 metric names requested but validation scheme is not set to UTF8"))
+            Err(section
+                .error("utf8 metric names requested but validation scheme is not set to UTF8"))
         }
         pair => Ok((pair.1, pair.0)),
     }

@@ -1,10 +1,13 @@
 //! Config of `firn mirror`: its targets, each with a queue, filters, and the HTTP client settings
 //! of a `remote_write` receiver.
 
-use super::http::{HTTP_CLIENT, http};
-use super::read;
-use super::schema::{ConfigFindings, ConfigKey, ConfigValueShape, TEXTS, walk};
 use super::{ConfigError, read_file, with_file_path};
+use ConfigValueShape::{List, Map, Number, Secret, Section, Size, Text, Url};
+use firn_config_schema::schema::{
+    ConfigFindings, ConfigKey, ConfigValueShape, KeyGroups, TEXTS, key, walk,
+};
+use firn_config_schema::section::ConfigSection;
+use firn_http_client::http_config::{HTTP_CLIENT, http, is_reserved};
 use firn_http_client::{HeaderValueSource, HttpSettings};
 use firn_model::matcher::Matcher;
 use firn_promql::parser::parse_selector;
@@ -15,39 +18,29 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Prometheus's default for `remote_timeout` of a receiver.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const KEYS: KeyGroups = &[&[key("targets", List(&Section(TARGET))).required()]];
 
-/// Prometheus's defaults for `min_backoff` and `max_backoff` of `queue_config`.
-const BACKOFF_MIN: Duration = Duration::from_millis(30);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
+const TARGET: KeyGroups = &[
+    &[
+        key("url", Url).required(),
+        key("name", Text),
+        key("match", TEXTS),
+        key("sampling", Number),
+        key("headers", Map(&Secret)),
+        key("remote_timeout", ConfigValueShape::Duration).or("30s"),
+        key("queue", Section(&[QUEUE])),
+    ],
+    HTTP_CLIENT,
+];
 
-/// Default size of a target's queue in bytes: two hours of samples of 100,000 series, because a
-/// candidate may be down that long for an upgrade.
-const QUEUE_BYTES_MAX: u64 = 1 << 30;
-
-const CONFIG: ConfigValueShape = ConfigValueShape::Section(&[&[ConfigKey::new(
-    "targets",
-    ConfigValueShape::List(&ConfigValueShape::Section(&[TARGET, HTTP_CLIENT])),
-)
-.required()]]);
-
-const TARGET: &[ConfigKey] = &[
-    ConfigKey::new("url", ConfigValueShape::Url).required(),
-    ConfigKey::new("name", ConfigValueShape::Text),
-    ConfigKey::new("match", TEXTS),
-    ConfigKey::new("sampling", ConfigValueShape::Number),
-    ConfigKey::new("headers", ConfigValueShape::Map(&ConfigValueShape::Secret)),
-    ConfigKey::new("remote_timeout", ConfigValueShape::Duration),
-    ConfigKey::new(
-        "queue",
-        ConfigValueShape::Section(&[&[
-            ConfigKey::new("max_bytes", ConfigValueShape::Size),
-            ConfigKey::new("max_age", ConfigValueShape::Duration),
-            ConfigKey::new("min_backoff", ConfigValueShape::Duration),
-            ConfigKey::new("max_backoff", ConfigValueShape::Duration),
-        ]]),
-    ),
+const QUEUE: &[ConfigKey] = &[
+    // Two hours of samples of 100,000 series, because a candidate may be down that long for an
+    // upgrade.
+    key("max_bytes", Size).or("1GiB"),
+    key("max_age", ConfigValueShape::Duration),
+    // The defaults of `queue_config`.
+    key("min_backoff", ConfigValueShape::Duration).or("30ms"),
+    key("max_backoff", ConfigValueShape::Duration).or("5s"),
 ];
 
 /// Settings of one target of the mirror, with all defaults applied, from a config file or from a
@@ -83,15 +76,17 @@ pub fn load(path: &Path) -> Result<Vec<MirrorTarget>, ConfigError> {
 
 /// Returns targets with default settings for the URLs of a command line.
 pub fn targets_from_urls(urls: &[String]) -> Result<Vec<MirrorTarget>, String> {
+    let unset = ConfigSection::new(None, TARGET, Path::new(""));
+    let queue = unset.section("queue");
     let target = |url: &String| -> Result<MirrorTarget, String> {
         Ok(MirrorTarget {
             url: url.clone(),
             key: url.clone(),
             label: host_and_port(url)?,
-            queue_bytes_max: QUEUE_BYTES_MAX,
+            queue_bytes_max: queue.size("max_bytes"),
             queue_age_max: None,
-            backoff: (BACKOFF_MIN, BACKOFF_MAX),
-            timeout: TIMEOUT,
+            backoff: (queue.duration("min_backoff"), queue.duration("max_backoff")),
+            timeout: unset.duration("remote_timeout"),
             filter: TargetSeriesFilter::default(),
             http: HttpSettings::default(),
         })
@@ -110,13 +105,13 @@ fn parse(text: &str, dir: &Path) -> Result<Vec<MirrorTarget>, YamlError> {
     // `walk` redacts secrets, so it gets a copy. The readers below need the secrets.
     walk(
         &mut root.clone(),
-        &CONFIG,
+        &Section(KEYS),
         "",
         &mut ConfigFindings::default(),
     )?;
-    let list = root.get("targets").map_or(&[][..], YamlNode::items);
-    let one = |node: &YamlNode| target(node, dir);
-    let mut targets = list.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    let section = ConfigSection::new(Some(&root), KEYS, dir);
+    let targets = section.sections("targets").map(target);
+    let mut targets = targets.collect::<Result<Vec<_>, _>>()?;
     if targets.is_empty() {
         return Err(empty());
     }
@@ -124,51 +119,47 @@ fn parse(text: &str, dir: &Path) -> Result<Vec<MirrorTarget>, YamlError> {
     Ok(targets)
 }
 
-fn target(node: &YamlNode, dir: &Path) -> Result<MirrorTarget, YamlError> {
-    let url = read::string(node, "url");
-    let at = |key: &str| node.get(key).unwrap_or(node);
+fn target(section: ConfigSection<'_>) -> Result<MirrorTarget, YamlError> {
+    let url = section.text("url").to_owned();
+    let at = |key| section.get(key).unwrap_or(section.node());
     let address = host_and_port(&url).map_err(|why| at("url").error(format!("url: {why}")))?;
-    let name = read::text(node, "name").filter(|name| !name.is_empty());
+    let name = section.text_if_set("name");
     if name.is_some_and(|name| name.chars().any(char::is_control)) {
         return Err(at("name").error("name: must not contain control characters"));
     }
-    if let Some(follow) = node.get("follow_redirects")
-        && read::flag(node, "follow_redirects") == Some(true)
+    if let Some(follow) = section.get("follow_redirects")
+        && section.flag_if_set("follow_redirects") == Some(true)
     {
         let message = "follow_redirects: writes are never redirected: set the receiver's own URL";
         return Err(follow.error(message));
     }
-    let queue = at("queue");
-    let queued = |key: &str| match node.get("queue") {
-        Some(_) => read::duration(queue, key),
-        None => None,
-    };
-    let backoff_min = queued("min_backoff").unwrap_or(BACKOFF_MIN);
-    let backoff_max = queued("max_backoff").unwrap_or(BACKOFF_MAX.max(backoff_min));
+    let queue = section.section("queue");
+    let backoff_min = queue.duration("min_backoff");
+    let backoff_max = queue.duration_if_set("max_backoff");
+    let backoff_max = backoff_max.unwrap_or_else(|| queue.duration("max_backoff").max(backoff_min));
     if backoff_max < backoff_min {
         return Err(queue.error(format!(
             "queue: max_backoff {backoff_max:?} is less than min_backoff {backoff_min:?}"
         )));
     }
-    let bytes_max = node.get("queue").and_then(|q| read::size(q, "max_bytes"));
     Ok(MirrorTarget {
         key: name.unwrap_or(&url).to_owned(),
         label: name.map_or(address, str::to_owned),
-        queue_bytes_max: bytes_max.unwrap_or(QUEUE_BYTES_MAX),
-        queue_age_max: queued("max_age"),
+        queue_bytes_max: queue.size("max_bytes"),
+        queue_age_max: queue.duration_if_set("max_age"),
         backoff: (backoff_min, backoff_max),
-        timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
+        timeout: section.duration("remote_timeout"),
         filter: TargetSeriesFilter {
-            matchers: matchers(node)?,
-            ratio: ratio(node)?,
+            matchers: matchers(section)?,
+            ratio: ratio(section)?,
         },
-        http: http_settings(node, dir)?,
+        http: http_settings(section)?,
         url,
     })
 }
 
-fn ratio(node: &YamlNode) -> Result<f64, YamlError> {
-    let Some(value) = node.get("sampling") else {
+fn ratio(section: ConfigSection<'_>) -> Result<f64, YamlError> {
+    let Some(value) = section.get("sampling") else {
         return Ok(1.0);
     };
     let ratio = value.text().and_then(|text| text.parse().ok());
@@ -180,8 +171,7 @@ fn ratio(node: &YamlNode) -> Result<f64, YamlError> {
     }
 }
 
-fn matchers(node: &YamlNode) -> Result<Vec<Vec<Matcher>>, YamlError> {
-    let list = node.get("match").map_or(&[][..], YamlNode::items);
+fn matchers(section: ConfigSection<'_>) -> Result<Vec<Vec<Matcher>>, YamlError> {
     let set = |item: &YamlNode| {
         let text = item.text().unwrap_or_default();
         let matchers = parse_selector(text).map_err(|e| item.error(format!("match: {e}")))?;
@@ -191,16 +181,15 @@ fn matchers(node: &YamlNode) -> Result<Vec<Vec<Matcher>>, YamlError> {
         }
         Ok(matchers)
     };
-    list.iter().map(set).collect()
+    section.items("match").iter().map(set).collect()
 }
 
 /// Reads the client settings, with `headers` in the form of Prometheus's `remote_write`.
-fn http_settings(node: &YamlNode, dir: &Path) -> Result<HttpSettings, YamlError> {
-    let mut settings = http(node, dir)?;
-    for entry in read::entries(node.get("headers")) {
+fn http_settings(section: ConfigSection<'_>) -> Result<HttpSettings, YamlError> {
+    let mut settings = http(section.node(), section.dir())?;
+    for entry in section.entries("headers") {
         let name = entry.key.to_ascii_lowercase();
-        let is_reserved = super::http::is_reserved(&name) || PASSED_HEADERS[..3].contains(&&*name);
-        if is_reserved {
+        if is_reserved(&name) || PASSED_HEADERS[..3].contains(&&*name) {
             let message = format!("headers: {} must not be changed", entry.key);
             return Err(entry.node.error(message));
         }
@@ -345,7 +334,7 @@ mod tests {
         );
         assert_eq!(two.queue_bytes_max, 1 << 30);
         assert_eq!(two.queue_age_max, None);
-        assert_eq!(two.backoff, (BACKOFF_MIN, BACKOFF_MAX));
+        assert_eq!(two.backoff, (Duration::from_millis(30), seconds(5)));
         assert!(two.filter.is_open());
     }
 }

@@ -1,46 +1,58 @@
 //! The section `otlp`: translation of OpenTelemetry metrics into series.
 
-use super::read;
+use ConfigValueShape::{Bool, Text};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS, key};
+use firn_config_schema::section::ConfigSection;
 use firn_model::names::NameScheme;
 use firn_wire::otlp::{AttributePromotion, OtlpTranslation, TranslationStrategy};
-use firn_yaml::{YamlError, YamlNode};
+use firn_yaml::YamlError;
 use std::collections::BTreeSet;
 
+/// Keys of the section.
+pub const KEYS: &[ConfigKey] = &[
+    key(ALL, Bool),
+    key(SOME, TEXTS),
+    key(BUT, TEXTS),
+    key("translation_strategy", Text).or("UnderscoreEscapingWithSuffixes"),
+    key("keep_identifying_resource_attributes", Bool),
+    key("convert_histograms_to_nhcb", Bool),
+    key("promote_scope_metadata", Bool),
+    key("label_name_underscore_sanitization", Bool).or("true"),
+    key("label_name_preserve_multiple_underscores", Bool).or("true"),
+];
+
+const ALL: &str = "promote_all_resource_attributes";
+const SOME: &str = "promote_resource_attributes";
+const BUT: &str = "ignore_resource_attributes";
+
 /// Reads the section. Invalid values are rejected with upstream's errors.
-pub fn translation(root: &YamlNode, names: NameScheme) -> Result<OtlpTranslation, YamlError> {
-    let Some(node) = root.get("otlp").filter(|node| !node.is_null()) else {
-        return Ok(OtlpTranslation::default());
-    };
-    let flag = |key: &str| read::flag(node, key).unwrap_or(false);
-    let usual = OtlpTranslation::default();
-    let or = |key: &str, usual| read::flag(node, key).unwrap_or(usual);
+pub fn translation(
+    section: ConfigSection<'_>,
+    names: NameScheme,
+) -> Result<OtlpTranslation, YamlError> {
     Ok(OtlpTranslation {
-        strategy: strategy(node, names)?,
-        promotion: promotion(node)?,
-        keeps_identifying: flag("keep_identifying_resource_attributes"),
-        converts_histograms: flag("convert_histograms_to_nhcb"),
-        promotes_scope: flag("promote_scope_metadata"),
-        sanitizes_underscores: or(
-            "label_name_underscore_sanitization",
-            usual.sanitizes_underscores,
-        ),
-        preserves_underscores: or(
-            "label_name_preserve_multiple_underscores",
-            usual.preserves_underscores,
-        ),
+        strategy: strategy(section, names)?,
+        promotion: promotion(section)?,
+        keeps_identifying: section.flag("keep_identifying_resource_attributes"),
+        converts_histograms: section.flag("convert_histograms_to_nhcb"),
+        promotes_scope: section.flag("promote_scope_metadata"),
+        sanitizes_underscores: section.flag("label_name_underscore_sanitization"),
+        preserves_underscores: section.flag("label_name_preserve_multiple_underscores"),
     })
 }
 
 /// Returns the translation strategy. A strategy that keeps UTF-8 requires the UTF-8 name scheme. As
 /// upstream, an empty one means no translation, with any name scheme.
-fn strategy(node: &YamlNode, names: NameScheme) -> Result<TranslationStrategy, YamlError> {
-    let Some(node) = node.get("translation_strategy") else {
-        return Ok(TranslationStrategy::default());
-    };
-    let name = node.text().unwrap_or_default();
+fn strategy(
+    section: ConfigSection<'_>,
+    names: NameScheme,
+) -> Result<TranslationStrategy, YamlError> {
+    let name = section.text_or_empty("translation_strategy");
     if name.is_empty() {
         return Ok(TranslationStrategy::NoTranslation);
     }
+    let node = section.get("translation_strategy");
+    let node = node.unwrap_or(section.node());
     let mut known = TranslationStrategy::ALL.into_iter();
     match known.find(|strategy| strategy.name() == name) {
         None => Err(node.error(format!("unsupported OTLP translation strategy {name:?}"))),
@@ -52,20 +64,17 @@ fn strategy(node: &YamlNode, names: NameScheme) -> Result<TranslationStrategy, Y
     }
 }
 
-fn promotion(node: &YamlNode) -> Result<AttributePromotion, YamlError> {
-    const ALL: &str = "promote_all_resource_attributes";
-    const SOME: &str = "promote_resource_attributes";
-    const BUT: &str = "ignore_resource_attributes";
-    let is_set = |key| read::texts(node, key).is_some_and(|list| !list.is_empty());
-    let at = |key| node.get(key).unwrap_or(node);
-    let promotes_all = read::flag(node, ALL).unwrap_or(false);
+fn promotion(section: ConfigSection<'_>) -> Result<AttributePromotion, YamlError> {
+    let is_set = |key| !section.items(key).is_empty();
+    let at = |key| section.get(key).unwrap_or(section.node());
+    let promotes_all = section.flag(ALL);
     if promotes_all && is_set(SOME) {
         Err(at(SOME).error(format!(
             "'{ALL}' and '{SOME}' cannot be configured simultaneously"
         )))
     } else if promotes_all {
         Ok(AttributePromotion::AllBut(attributes(
-            node, BUT, "ignored",
+            section, BUT, "ignored",
         )?))
     } else if is_set(BUT) {
         Err(at(BUT).error(format!(
@@ -73,15 +82,19 @@ fn promotion(node: &YamlNode) -> Result<AttributePromotion, YamlError> {
         )))
     } else {
         Ok(AttributePromotion::Only(attributes(
-            node, SOME, "promoted",
+            section, SOME, "promoted",
         )?))
     }
 }
 
 /// Returns the attributes of a list. Empty and duplicate ones are errors.
-fn attributes(node: &YamlNode, key: &str, what: &str) -> Result<BTreeSet<String>, YamlError> {
+fn attributes(
+    section: ConfigSection<'_>,
+    key: &str,
+    what: &str,
+) -> Result<BTreeSet<String>, YamlError> {
     let mut attributes = BTreeSet::new();
-    for item in node.get(key).map_or(&[][..], YamlNode::items) {
+    for item in section.items(key) {
         let attribute = item.text().unwrap_or_default().trim().to_owned();
         let why = if attribute.is_empty() {
             format!("empty {what} OTel resource attribute")
@@ -99,10 +112,13 @@ fn attributes(node: &YamlNode, key: &str, what: &str) -> Result<BTreeSet<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::keys::KEYS as CONFIG;
+    use std::path::Path;
 
     fn check(text: &str, names: NameScheme, want: Result<OtlpTranslation, &str>) {
         let root = firn_yaml::parse(text).unwrap().unwrap();
-        match (translation(&root, names), want) {
+        let root = ConfigSection::new(Some(&root), CONFIG, Path::new(""));
+        match (translation(root.section("otlp"), names), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{text}"),
             (Err(e), Err(want)) => assert!(e.to_string().contains(want), "{text}: {e}"),
             (got, want) => panic!("{text}: {got:?}, wanted {want:?}"),

@@ -14,8 +14,9 @@ mod inherit;
 #[cfg(test)]
 mod tests;
 
-use super::schema::{ConfigKey, ConfigValueShape, KeyPrinting};
-use super::{keys, read};
+use super::keys;
+use firn_config_schema::read;
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, KeyPrinting};
 use firn_model::units::{format_duration, parse_duration, parse_size};
 use firn_yaml::scalar::{YamlScalar, interpret_scalar};
 use firn_yaml::{YamlEntry, YamlNode, YamlPosition, YamlValue};
@@ -26,17 +27,12 @@ pub use inherit::ConfigPrintContext;
 /// Position of nodes that are in no file.
 const NOWHERE: YamlPosition = YamlPosition { line: 1, column: 1 };
 
-/// Returns the text of the config `root`, whose secrets must be redacted.
-pub fn printed(root: &YamlNode, around: &ConfigPrintContext<'_>) -> String {
-    let mut root = root.clone();
+/// Returns the text of the config `root`, whose secrets must be redacted. `None` is an empty config.
+pub fn printed(root: Option<YamlNode>, around: &ConfigPrintContext<'_>) -> String {
+    let mut root = root.unwrap_or_else(|| map(Vec::new()));
     inherit::complete(&mut root, around);
     let printer = ConfigPrinter { dir: around.dir };
     firn_yaml::print(&map(printer.section(Some(&root), keys::KEYS)))
-}
-
-/// Returns the text of an empty config.
-pub fn print_empty_config(around: &ConfigPrintContext<'_>) -> String {
-    printed(&map(Vec::new()), around)
 }
 
 fn entry(key: &str, node: YamlNode) -> YamlEntry {

@@ -1,19 +1,33 @@
 //! The section `remote_read`: servers that are queried in addition to the store.
 
-use super::read;
 use super::remote::{check_names, check_read, client};
+use ConfigValueShape::{Bool, Count, Labels, Map, Text, Url};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, KeyGroups, key};
+use firn_config_schema::section::ConfigSection;
+use firn_http_client::http_config::HTTP_CLIENT;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_remote_write::forward::{host_and_port, split_user_info};
 use firn_remote_write::remote_read::RemoteReadSettings;
-use firn_yaml::{YamlError, YamlNode};
-use std::path::Path;
+use firn_yaml::YamlError;
 use std::time::Duration;
 
-/// Prometheus's default for `remote_timeout` of a server.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Keys of an entry of the section.
+pub const KEYS: KeyGroups = &[SERVER, HTTP_CLIENT, FILTERS];
 
-/// Prometheus's default for `chunked_read_limit`, in bytes per frame.
-const FRAME_BYTES_MAX: u64 = 50_000_000;
+const SERVER: &[ConfigKey] = &[
+    key("url", Url).always(""),
+    key("remote_timeout", ConfigValueShape::Duration).or("1m"),
+    // In bytes of a frame.
+    key("chunked_read_limit", Count).or("50000000"),
+    key("headers", Map(&Text)),
+    key("read_recent", Bool),
+    key("name", Text),
+];
+
+const FILTERS: &[ConfigKey] = &[
+    key("required_matchers", Labels),
+    key("filter_external_labels", Bool).or("true"),
+];
 
 /// Settings of one remote server, with all defaults applied. A reload compares them to keep
 /// connections of unchanged servers.
@@ -44,18 +58,15 @@ impl RemoteReadServerSettings {
     }
 }
 
-/// Reads the section of a config in the folder `dir`.
-pub fn remote_read(
-    root: &YamlNode,
-    dir: &Path,
-) -> Result<Vec<RemoteReadServerSettings>, YamlError> {
-    let list = root.get("remote_read").map_or(&[][..], YamlNode::items);
+/// Reads the section of the config `root`.
+pub fn remote_read(root: ConfigSection<'_>) -> Result<Vec<RemoteReadServerSettings>, YamlError> {
+    let list: Vec<_> = root.sections("remote_read").collect();
     let mut servers = Vec::with_capacity(list.len());
-    for node in list {
-        check_read(node)?;
-        servers.push(server(node, dir)?);
+    for section in &list {
+        check_read(*section)?;
+        servers.push(server(*section)?);
     }
-    check_names(list, "remote read")?;
+    check_names(&list, "remote read")?;
     Ok(servers)
 }
 
@@ -74,11 +85,11 @@ pub fn check_servers(servers: &[RemoteReadServerSettings]) -> Result<(), String>
     Ok(())
 }
 
-fn server(node: &YamlNode, dir: &Path) -> Result<RemoteReadServerSettings, YamlError> {
-    let (url, user) = split_user_info(&read::string(node, "url"));
+fn server(section: ConfigSection<'_>) -> Result<RemoteReadServerSettings, YamlError> {
+    let (url, user) = split_user_info(section.text("url"));
     let address = host_and_port(&url).unwrap_or_else(|_| url.clone());
-    let name = read::text(node, "name").filter(|name| !name.is_empty());
-    let required = read::entries(node.get("required_matchers")).iter();
+    let name = section.text_if_set("name");
+    let required = section.entries("required_matchers").iter();
     let required = required.map(|entry| {
         let value = entry.node.text().unwrap_or_default();
         (entry.key.clone(), value.to_owned())
@@ -86,24 +97,27 @@ fn server(node: &YamlNode, dir: &Path) -> Result<RemoteReadServerSettings, YamlE
     Ok(RemoteReadServerSettings {
         reader: RemoteReadSettings {
             name: name.map_or(address, str::to_owned),
-            frame_bytes_max: read::count(node, "chunked_read_limit").unwrap_or(FRAME_BYTES_MAX),
-            http: client(node, user, dir)?,
+            frame_bytes_max: section.count("chunked_read_limit"),
+            http: client(section, user)?,
             url,
         },
-        timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
-        reads_recent: read::flag(node, "read_recent").unwrap_or(false),
+        timeout: section.duration("remote_timeout"),
+        reads_recent: section.flag("read_recent"),
         required: required.collect(),
-        filters_external_labels: read::flag(node, "filter_external_labels").unwrap_or(true),
+        filters_external_labels: section.flag("filter_external_labels"),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::keys::KEYS as CONFIG;
+    use std::path::Path;
 
     fn read(text: &str) -> Result<Vec<RemoteReadServerSettings>, String> {
         let root = firn_yaml::parse(text).unwrap().unwrap();
-        remote_read(&root, Path::new("/etc/firn")).map_err(|e| e.to_string())
+        let root = ConfigSection::new(Some(&root), CONFIG, Path::new("/etc/firn"));
+        remote_read(root).map_err(|e| e.to_string())
     }
 
     #[test]

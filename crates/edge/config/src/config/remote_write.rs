@@ -1,37 +1,65 @@
 //! The section `remote_write`: receivers of forwarded samples.
 
-use super::read;
 use super::remote::{check_names, check_write, client};
-use super::rules::rules;
-use super::signing::{azuread, google_iam};
+use super::rules::{RULES, rules};
+use super::signing::{AZURE_AD, GOOGLE_IAM, SIGV4, azuread, google_iam};
+use ConfigValueShape::{Bool, Integer, Map, Section, Text, Url};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, KeyGroups, KeyPrinting, key};
+use firn_config_schema::section::ConfigSection;
 use firn_discovery::{AzureAdSettings, GoogleIamSettings, SigV4Settings, read_sigv4};
 use firn_http_client::HttpSettings;
 use firn_http_client::RequestSigner;
+use firn_http_client::http_config::WRITE_CLIENT;
 use firn_ingest::relabel::RelabelRule;
 use firn_model::env::Clock;
 use firn_model::names::NameScheme;
 use firn_remote_write::forward::{host_and_port, split_user_info};
 use firn_wire::remote_write::RemoteWriteVersion;
-use firn_yaml::{YamlError, YamlNode};
-use std::path::Path;
+use firn_yaml::YamlError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Prometheus's default for `remote_timeout` of a receiver.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Keys of an entry of the section.
+pub const KEYS: KeyGroups = &[RECEIVER, WRITE_CLIENT, SENDING];
 
-/// Prometheus's defaults for `min_backoff` and `max_backoff` of `queue_config`.
-const BACKOFF_MIN: Duration = Duration::from_millis(30);
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
+const RECEIVER: &[ConfigKey] = &[
+    key("url", Url).always(""),
+    key("remote_timeout", ConfigValueShape::Duration).or("30s"),
+    key("headers", Map(&Text)),
+    key("write_relabel_configs", RULES),
+    key("name", Text),
+    key("send_exemplars", Bool),
+    key("send_native_histograms", Bool),
+    key("round_robin_dns", Bool).ignored(),
+    key("protobuf_message", Text).or("prometheus.WriteRequest"),
+    key("failed_request_logging", Bool).ignored(),
+];
 
-/// Prometheus's defaults for the other keys of `queue_config` that Firn uses.
-const MAX_SHARDS: u64 = 50;
-const MIN_SHARDS: u64 = 1;
-const MAX_SAMPLES_PER_SEND: u64 = 2000;
-const BATCH_SEND_DEADLINE: Duration = Duration::from_secs(5);
+const SENDING: &[ConfigKey] = &[
+    key("queue_config", Section(&[QUEUE])).printed(KeyPrinting::UnlessZero),
+    key("metadata_config", Section(&[METADATA])).printed(KeyPrinting::UnlessZero),
+    key("sigv4", Section(&[SIGV4])),
+    key("azuread", Section(&[AZURE_AD])),
+    key("google_iam", Section(&[GOOGLE_IAM])),
+];
 
-/// Prometheus's default for `send_interval` of `metadata_config`, for receivers of version 1.0.
-const METADATA_INTERVAL: Duration = Duration::from_secs(60);
+const QUEUE: &[ConfigKey] = &[
+    key("capacity", Integer).or("10000").ignored(),
+    key("max_shards", Integer).or("50"),
+    key("min_shards", Integer).or("1"),
+    key("max_samples_per_send", Integer).or("2000"),
+    key("batch_send_deadline", ConfigValueShape::Duration).or("5s"),
+    key("min_backoff", ConfigValueShape::Duration).or("30ms"),
+    key("max_backoff", ConfigValueShape::Duration).or("5s"),
+    key("retry_on_http_429", Bool),
+    key("sample_age_limit", ConfigValueShape::Duration),
+];
+
+const METADATA: &[ConfigKey] = &[
+    key("send", Bool).always("true"),
+    key("send_interval", ConfigValueShape::Duration).always("1m"),
+    key("max_samples_per_send", Integer).or("2000"),
+];
 
 /// Value of `protobuf_message` that selects remote write 2.0.
 const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
@@ -101,19 +129,18 @@ pub struct MetadataSettings {
     pub request_metrics: usize,
 }
 
-/// Reads the section of a config in the folder `dir`.
+/// Reads the section of the config `root`.
 pub fn remote_write(
-    root: &YamlNode,
+    root: ConfigSection<'_>,
     names: NameScheme,
-    dir: &Path,
 ) -> Result<Vec<RemoteWriteSettings>, YamlError> {
-    let list = root.get("remote_write").map_or(&[][..], YamlNode::items);
+    let list: Vec<_> = root.sections("remote_write").collect();
     let mut receivers: Vec<RemoteWriteSettings> = Vec::with_capacity(list.len());
-    for node in list {
-        check_write(node)?;
-        receivers.push(receiver(node, names, dir)?);
+    for section in &list {
+        check_write(*section)?;
+        receivers.push(receiver(*section, names)?);
     }
-    check_names(list, "remote write")?;
+    check_names(&list, "remote write")?;
     Ok(receivers)
 }
 
@@ -133,79 +160,70 @@ pub fn check_receivers(receivers: &[RemoteWriteSettings]) -> Result<(), String> 
 }
 
 fn receiver(
-    node: &YamlNode,
+    section: ConfigSection<'_>,
     names: NameScheme,
-    dir: &Path,
 ) -> Result<RemoteWriteSettings, YamlError> {
-    let (url, user) = split_user_info(&read::string(node, "url"));
+    let (url, user) = split_user_info(section.text("url"));
     let address = host_and_port(&url).unwrap_or_else(|_| url.clone());
-    let name = read::text(node, "name").filter(|name| !name.is_empty());
-    let queue = node.get("queue_config");
-    let queued = |key: &str| queue.and_then(|queue| read::duration(queue, key));
-    let backoff_min = queued("min_backoff").unwrap_or(BACKOFF_MIN);
-    let counted = |key: &str, default| count(queue, key, default);
-    let max_shards = counted("max_shards", MAX_SHARDS);
-    let flag = |key: &str| read::flag(node, key).unwrap_or(false);
-    let is_v2 = read::text(node, "protobuf_message") == Some(MESSAGE_V2);
+    let name = section.text_if_set("name");
+    let queue = section.section("queue_config");
+    let backoff_min = queue.duration("min_backoff");
+    let shards_max = count(queue, "max_shards");
+    let is_v2 = section.text("protobuf_message") == MESSAGE_V2;
     Ok(RemoteWriteSettings {
         key: name.unwrap_or(&url).to_owned(),
         label: name.map_or(address, str::to_owned),
-        timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
-        relabel: rules(node, "write_relabel_configs", names)?.into(),
+        timeout: section.duration("remote_timeout"),
+        relabel: rules(section, "write_relabel_configs", names)?.into(),
         version: if is_v2 {
             RemoteWriteVersion::V2
         } else {
             RemoteWriteVersion::V1
         },
-        sends_histograms: is_v2 || flag("send_native_histograms"),
-        sends_exemplars: flag("send_exemplars"),
-        request_samples: counted("max_samples_per_send", MAX_SAMPLES_PER_SEND),
-        shards: (
-            counted("min_shards", MIN_SHARDS).min(max_shards),
-            max_shards,
-        ),
-        fill: queued("batch_send_deadline").unwrap_or(BATCH_SEND_DEADLINE),
-        metadata: metadata(node.get("metadata_config")),
-        backoff: (
-            backoff_min,
-            queued("max_backoff")
-                .unwrap_or(BACKOFF_MAX)
-                .max(backoff_min),
-        ),
-        age_max: queued("sample_age_limit").filter(|limit| !limit.is_zero()),
-        http: client(node, user, dir)?,
-        sigv4: read_sigv4(node, dir)?,
-        azuread: azuread(node),
-        google_iam: google_iam(node),
+        sends_histograms: is_v2 || section.flag("send_native_histograms"),
+        sends_exemplars: section.flag("send_exemplars"),
+        request_samples: count(queue, "max_samples_per_send"),
+        shards: (count(queue, "min_shards").min(shards_max), shards_max),
+        fill: queue.duration("batch_send_deadline"),
+        metadata: metadata(section.section("metadata_config")),
+        backoff: (backoff_min, queue.duration("max_backoff").max(backoff_min)),
+        age_max: queue.duration_if_set("sample_age_limit"),
+        http: client(section, user)?,
+        sigv4: read_sigv4(section.node(), section.dir())?,
+        azuread: azuread(section.node()),
+        google_iam: google_iam(section.node()),
         url,
     })
 }
 
-/// Returns the count of `key`, or the default if it is unset or zero.
-fn count(node: Option<&YamlNode>, key: &str, default: u64) -> usize {
-    let value = node.and_then(|node| read::count(node, key));
-    usize::try_from(value.unwrap_or(default)).unwrap_or(usize::MAX)
+fn count(section: ConfigSection<'_>, key: &str) -> usize {
+    usize::try_from(section.count(key)).unwrap_or(usize::MAX)
 }
 
-fn metadata(node: Option<&YamlNode>) -> Option<MetadataSettings> {
-    let sends = node.and_then(|node| read::flag(node, "send"));
-    let interval = node.and_then(|node| read::duration(node, "send_interval"));
+fn metadata(section: ConfigSection<'_>) -> Option<MetadataSettings> {
     let settings = MetadataSettings {
-        interval: interval.unwrap_or(METADATA_INTERVAL),
-        request_metrics: count(node, "max_samples_per_send", MAX_SAMPLES_PER_SEND),
+        interval: section.duration("send_interval"),
+        request_metrics: count(section, "max_samples_per_send"),
     };
-    sends.unwrap_or(true).then_some(settings)
+    section.flag("send").then_some(settings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::keys::KEYS as CONFIG;
     use firn_http_client::{AuthMethod, Secret};
+    use firn_yaml::YamlNode;
+    use std::path::Path;
+
+    fn read(root: &YamlNode) -> Result<Vec<RemoteWriteSettings>, YamlError> {
+        let root = ConfigSection::new(Some(root), CONFIG, Path::new("/etc/firn"));
+        remote_write(root, NameScheme::Utf8)
+    }
 
     fn check(text: &str, expected: Result<&[(&str, &str)], &str>) {
         let root = firn_yaml::parse(text).unwrap().unwrap();
-        let read = remote_write(&root, NameScheme::Utf8, Path::new("/etc/firn"));
-        match (read, expected) {
+        match (read(&root), expected) {
             (Ok(receivers), Ok(expected)) => {
                 let found: Vec<(&str, &str)> = (receivers.iter())
                     .map(|receiver| (receiver.url.as_str(), receiver.label.as_str()))
@@ -253,7 +271,7 @@ mod tests {
             ("remote_write: [{url: ''}]", "url: "),
         ] {
             let root = firn_yaml::parse(text).unwrap().unwrap();
-            let receivers = remote_write(&root, NameScheme::Utf8, Path::new("")).unwrap();
+            let receivers = read(&root).unwrap();
             let told = check_receivers(&receivers).unwrap_err();
             assert!(told.contains(expected), "{text}: {told}");
         }
@@ -263,8 +281,7 @@ mod tests {
     fn user_of_a_url_is_its_basic_authentication() {
         let root = firn_yaml::parse("remote_write: [{url: 'http://u:p%40@a/w'}]");
         let root = root.unwrap().unwrap();
-        let receivers = remote_write(&root, NameScheme::Utf8, Path::new(""));
-        let auth = receivers.unwrap().remove(0).http.auth;
+        let auth = read(&root).unwrap().remove(0).http.auth;
         let expected = AuthMethod::Basic {
             username: Some(Secret::Inline("u".into())),
             password: Some(Secret::Inline("p@".into())),

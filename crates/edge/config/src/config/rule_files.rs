@@ -1,90 +1,74 @@
-//! Rule settings of a config: files, intervals, and the evaluation of missed instants.
+//! Rule files of a config: those of `rule_files`, and those of the folder of editable rules.
 
-use super::{Config, ConfigError, JobFeatures, read};
+use super::{Config, ConfigError, JobFeatures};
+use firn_config_schema::section::ConfigSection;
 use firn_http_client::named_files::{self, GlobSyntaxError};
-use firn_model::units::parse_duration;
 use firn_rules::editing::namespace_from_file_name;
 use firn_rules::file::{RuleFileOptions, parse};
 use firn_rules::group::RuleGroup;
-use firn_yaml::{YamlError, YamlNode};
+use firn_yaml::YamlError;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Default of `firn.rules.catch_up`: an hour covers a restart with complications, and is a lateness
-/// that the store accepts.
-const CATCH_UP: Duration = Duration::from_secs(3600);
-
-/// Settings for evaluating instants that were missed during an outage, from the section
-/// `firn.rules`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MissedEvaluationSettings {
-    /// `firn.rules.catch_up`: maximum age of missed instants that are still evaluated.
-    pub catch_up: Duration,
-    /// `firn.rules.catch_up_delay`: time after the start before missed instants are evaluated.
-    pub catch_up_delay: Duration,
+/// Files of rules that a config names.
+#[derive(Debug, Default)]
+pub(super) struct RuleSources {
+    /// Folder of rule files that can be edited over HTTP.
+    pub folder: Option<PathBuf>,
+    /// Files that match `rule_files`, and those in the folder.
+    pub files: Vec<PathBuf>,
+    /// Errors in entries of `rule_files`.
+    pub wrong: Vec<RuleFileError>,
 }
 
-impl Default for MissedEvaluationSettings {
-    fn default() -> Self {
-        Self {
-            catch_up: CATCH_UP,
-            catch_up_delay: Duration::ZERO,
+impl RuleSources {
+    /// Finds the files of `rule_files` of the config `root`, and those in the folder of editable
+    /// rules.
+    pub(super) fn find(root: ConfigSection<'_>) -> Result<Self, YamlError> {
+        let mut found = Self {
+            folder: root.section("firn").section("rules").path("folder"),
+            ..Self::default()
+        };
+        for item in root.items("rule_files") {
+            let pattern = item.text().unwrap_or_default();
+            if !is_pattern(pattern) {
+                return Err(item.error(format!("invalid rule file path {pattern:?}")));
+            }
+            found.add_pattern(pattern, root.dir());
         }
+        let editable = found.folder.as_deref().map(files_of_folder);
+        found.add_files(editable.unwrap_or_default());
+        Ok(found)
     }
-}
 
-/// Reads the settings of rules, and finds the files of `rule_files`, whose paths are relative to
-/// `dir`.
-pub(super) fn read_rules(
-    root: &YamlNode,
-    dir: &Path,
-    config: &mut Config,
-) -> Result<(), YamlError> {
-    if let Some(global) = root.get("global") {
-        config.rule_query_offset = read::duration(global, "rule_query_offset").unwrap_or_default();
-    }
-    if let Some(rules) = root.get("firn").and_then(|firn| firn.get("rules")) {
-        // Zero is a valid value here and does not mean unset.
-        let span = |key| parse_duration(read::text(rules, key)?).ok();
-        config.rules.catch_up = span("catch_up").unwrap_or(CATCH_UP);
-        config.rules.catch_up_delay = span("catch_up_delay").unwrap_or_default();
-        config.rule_folder = read::path(rules, "folder", dir);
-    }
-    let list = root.get("rule_files").map_or(&[][..], YamlNode::items);
-    config.names_rule_files = !list.is_empty();
-    for item in list {
-        let pattern = item.text().unwrap_or_default();
-        if !is_pattern(pattern) {
-            return Err(item.error(format!("invalid rule file path {pattern:?}")));
-        }
+    /// Adds the files that match an entry of `rule_files`, which is relative to `dir`.
+    fn add_pattern(&mut self, pattern: &str, dir: &Path) {
         let whole = clean(&dir.join(pattern));
-        let shown = || match pattern {
-            "" => String::new(),
-            _ => whole.display().to_string(),
+        let missing = || {
+            let shown = Some(whole.display().to_string()).filter(|_| !pattern.is_empty());
+            RuleFileError::Missing(shown.unwrap_or_default())
         };
         // Upstream's server starts if a file is missing, and its checker reports it.
         match named_files::find(&whole) {
-            _ if pattern.is_empty() => config
-                .rule_files_wrong
-                .push(RuleFileError::Missing(shown())),
-            Err(GlobSyntaxError) => config.rule_files_wrong.push(RuleFileError::Pattern),
-            Ok(found) => {
-                if found.is_empty() && !pattern.contains('*') {
-                    config
-                        .rule_files_wrong
-                        .push(RuleFileError::Missing(shown()));
+            _ if pattern.is_empty() => self.wrong.push(missing()),
+            Err(GlobSyntaxError) => self.wrong.push(RuleFileError::Pattern),
+            Ok(files) => {
+                if files.is_empty() && !pattern.contains('*') {
+                    self.wrong.push(missing());
                 }
-                for path in found {
-                    if !config.rule_files.contains(&path) {
-                        config.rule_files.push(path);
-                    }
-                }
+                self.add_files(files);
             }
         }
     }
-    add_folder(config);
-    Ok(())
+
+    /// Adds files, each once.
+    fn add_files(&mut self, files: Vec<PathBuf>) {
+        for file in files {
+            if !self.files.contains(&file) {
+                self.files.push(file);
+            }
+        }
+    }
 }
 
 /// Error in an entry of `rule_files`, in the words of upstream's checker. A server starts despite a
@@ -127,16 +111,6 @@ pub(super) fn files_of_folder(folder: &Path) -> Vec<PathBuf> {
 /// Returns the namespace of a file of the folder of editable rules.
 fn namespace(path: &Path) -> Option<String> {
     namespace_from_file_name(path.file_name()?.to_str()?)
-}
-
-/// Adds the files of the folder of editable rules to the rule files.
-fn add_folder(config: &mut Config) {
-    let paths = config.rule_folder.as_deref().map(files_of_folder);
-    for path in paths.unwrap_or_default() {
-        if !config.rule_files.contains(&path) {
-            config.rule_files.push(path);
-        }
-    }
 }
 
 /// Returns a path without `.` and, where possible, without `..`. Upstream names rule files this

@@ -1,36 +1,53 @@
 //! Relabeling rules of a config.
 
-use super::read;
+use ConfigValueShape::{CaselessText, Count, LabelName, List, Section, Text};
+use firn_config_schema::schema::{ConfigValueShape, key};
+use firn_config_schema::section::ConfigSection;
 use firn_ingest::relabel::{RelabelAction, RelabelRule, RelabelRuleSettings};
 use firn_model::names::NameScheme;
-use firn_yaml::{YamlError, YamlNode};
+use firn_yaml::YamlError;
+
+/// Shape of a list of relabeling rules.
+pub const RULES: ConfigValueShape = List(&Section(&[&[
+    key("source_labels", List(&LabelName)),
+    key("separator", Text).always(";"),
+    key("regex", Text),
+    key("modulus", Count),
+    key("target_label", Text),
+    key("replacement", Text).always("$1"),
+    key("action", CaselessText).or("replace"),
+]]));
 
 /// Reads, validates and compiles the relabeling rules in the list `key`.
-pub fn rules(job: &YamlNode, key: &str, names: NameScheme) -> Result<Vec<RelabelRule>, YamlError> {
-    let list = job.get(key).map_or(&[][..], YamlNode::items);
-    list.iter().map(|node| rule(node, names)).collect()
+pub fn rules(
+    section: ConfigSection<'_>,
+    key: &str,
+    names: NameScheme,
+) -> Result<Vec<RelabelRule>, YamlError> {
+    section
+        .sections(key)
+        .map(|rule| compile(rule, names))
+        .collect()
 }
 
-fn rule(node: &YamlNode, names: NameScheme) -> Result<RelabelRule, YamlError> {
-    let action = match node.get("action") {
-        None => RelabelAction::Replace,
-        Some(value) if value.is_null() => {
-            return Err(value.error("relabel action cannot be empty"));
-        }
-        Some(value) => {
-            let name = value.text().unwrap_or_default();
-            RelabelAction::from_name(name)
-                .ok_or_else(|| value.error(format!("unknown relabel action {name:?}")))?
-        }
-    };
+fn compile(rule: ConfigSection<'_>, names: NameScheme) -> Result<RelabelRule, YamlError> {
+    if let Some(value) = rule.get("action").filter(|value| value.is_null()) {
+        return Err(value.error("relabel action cannot be empty"));
+    }
+    let action = rule.text("action");
+    let action = RelabelAction::from_name(action).ok_or_else(|| {
+        let place = rule.get("action").unwrap_or(rule.node());
+        place.error(format!("unknown relabel action {action:?}"))
+    })?;
+    let optional = |key| rule.text_if_present(key).map(str::to_owned);
     let settings = RelabelRuleSettings {
-        source_labels: read::texts(node, "source_labels"),
-        separator: read::string_or_empty(node, "separator"),
-        regex: read::string_or_empty(node, "regex"),
-        modulus: read::count(node, "modulus").unwrap_or(0),
-        target_label: read::string(node, "target_label"),
-        replacement: read::string_or_empty(node, "replacement"),
+        source_labels: rule.texts("source_labels"),
+        separator: optional("separator"),
+        regex: optional("regex"),
+        modulus: rule.count("modulus"),
+        target_label: rule.text("target_label").to_owned(),
+        replacement: optional("replacement"),
         action,
     };
-    settings.compile(names).map_err(|e| node.error(e.message))
+    settings.compile(names).map_err(|e| rule.error(e.message))
 }

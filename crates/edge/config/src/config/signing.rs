@@ -1,11 +1,63 @@
 //! Request signing of `remote_write` in addition to the authentication of every HTTP client: AWS,
 //! Azure AD and Google IAM, with the checks of upstream.
 
-use super::read::{self, is_set, is_uuid};
+use ConfigValueShape::{Bool, Path, Section, Text};
+use firn_config_schema::read::{self, is_set, is_uuid};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
 use firn_discovery::{AzureAdSettings, AzureCloud, AzureIdentity, GoogleIamSettings};
 use firn_http_client::Secret;
 use firn_yaml::{YamlError, YamlNode};
 use std::path::PathBuf;
+
+/// Keys of the section `sigv4`.
+pub const SIGV4: &[ConfigKey] = &[
+    key("region", Text),
+    key("access_key", Text),
+    key("secret_key", ConfigValueShape::Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("use_fips_sts_endpoint", Bool),
+    key("service_name", Text),
+];
+
+/// Keys of the section `azuread`.
+pub const AZURE_AD: &[ConfigKey] = &[
+    key("managed_identity", Section(&[&[key("client_id", Text)]])),
+    key(
+        "workload_identity",
+        Section(&[&[
+            key("client_id", Text),
+            key("tenant_id", Text),
+            key("token_file_path", Text),
+        ]]),
+    ),
+    key(
+        "oauth",
+        Section(&[&[
+            key("client_id", Text),
+            key("client_secret", ConfigValueShape::Secret),
+            key("tenant_id", Text),
+        ]]),
+    ),
+    key("sdk", Section(&[&[key("tenant_id", Text)]])),
+    key(
+        "certificate",
+        Section(&[&[
+            key("client_id", Text),
+            key("tenant_id", Text),
+            key("certificate_path", Text),
+            key("certificate_key_path", Text),
+            key("certificate_password", ConfigValueShape::Secret),
+            key("send_certificate_chain", Bool),
+        ]]),
+    ),
+    key("cloud", Text).or("AzurePublic"),
+    key("scope", Text),
+];
+
+/// Keys of the section `google_iam`.
+pub const GOOGLE_IAM: &[ConfigKey] = &[key("credentials_file", Path)];
 
 /// Validates the section `sigv4`: keys must be set in pairs, and an external id needs a role.
 pub fn check_sigv4(node: &YamlNode) -> Result<(), YamlError> {

@@ -1,15 +1,27 @@
 //! The section `tracing`: collector and sampling of spans, with the checks of upstream.
 
-use super::http;
-use super::read;
 use super::remote::check_headers;
+use ConfigValueShape::{Bool, Duration, Map, Number, Text};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, KeyPrinting, key};
+use firn_config_schema::section::ConfigSection;
+use firn_http_client::http_config::{self, TLS};
 use firn_ingest::span_export::{SpanCollector, SpanProtocol};
-use firn_yaml::{YamlError, YamlNode};
-use std::path::Path;
-use std::time::Duration;
+use firn_yaml::YamlError;
 
-/// Default for `timeout` of an export, as in OpenTelemetry's exporters.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Keys of the section.
+pub const KEYS: &[ConfigKey] = &[
+    key("client_type", Text).or("grpc"),
+    key("endpoint", Text),
+    key("sampling_fraction", Number),
+    key("insecure", Bool),
+    key("tls_config", TLS),
+    key("headers", Map(&Text)),
+    key("compression", Text),
+    // The default of OpenTelemetry's exporters, which Prometheus does not print.
+    key("timeout", Duration)
+        .or("10s")
+        .printed(KeyPrinting::IfSet),
+];
 
 /// Settings of the export of spans. A config without the section `tracing` has none, and nothing is
 /// exported.
@@ -21,65 +33,69 @@ pub struct TracingSettings {
     pub fraction: f64,
 }
 
-/// Reads the section of a config in the folder `dir`, if it is set.
-pub fn tracing(root: &YamlNode, dir: &Path) -> Result<Option<TracingSettings>, YamlError> {
-    let Some(node) = root.get("tracing").filter(|section| !section.is_null()) else {
+/// Reads the section, if it is set.
+pub fn tracing(section: ConfigSection<'_>) -> Result<Option<TracingSettings>, YamlError> {
+    if !section.is_set() {
         return Ok(None);
+    }
+    let protocol = match section.text("client_type") {
+        "grpc" => SpanProtocol::Grpc,
+        "http" => SpanProtocol::Http,
+        other => {
+            return Err(section.error(format!(
+                "expected tracing client type to be to be http or grpc, but got {other}"
+            )));
+        }
     };
-    let protocol = protocol(node)?;
-    let tls = http::tls(node.get("tls_config"), dir)?;
+    let tls = http_config::tls(section.get("tls_config"), section.dir())?;
     check_headers(
-        node,
+        section,
         "custom authorization header configuration is not yet supported",
     )?;
-    if read::string(node, "endpoint").is_empty() {
-        return Err(node.error("tracing endpoint must be set"));
+    let endpoint = section.text("endpoint").to_owned();
+    if endpoint.is_empty() {
+        return Err(section.error("tracing endpoint must be set"));
     }
-    let is_compressed = match read::string(node, "compression").as_str() {
+    let is_compressed = match section.text("compression") {
         "" => false,
         "gzip" => true,
         other => {
-            return Err(node.error(format!(
+            return Err(section.error(format!(
                 "invalid compression type {other} provided, valid options: gzip"
             )));
         }
     };
-    let headers = read::entries(node.get("headers")).iter();
+    let headers = section.entries("headers").iter();
     let headers = headers.map(|entry| {
         let value = entry.node.text().unwrap_or_default();
         (entry.key.clone(), value.to_owned())
     });
-    let timeout = read::duration(node, "timeout").filter(|timeout| !timeout.is_zero());
     Ok(Some(TracingSettings {
         collector: SpanCollector {
             protocol,
-            endpoint: read::string(node, "endpoint"),
-            tls: (!read::flag_or(node, "insecure", false)).then_some(tls),
+            endpoint,
+            tls: (!section.flag("insecure")).then_some(tls),
             headers: headers.collect(),
             is_compressed,
-            timeout: timeout.unwrap_or(TIMEOUT),
+            timeout: section.duration("timeout"),
         },
-        fraction: read::number(node, "sampling_fraction").unwrap_or(0.0),
+        fraction: section
+            .number_if_set("sampling_fraction")
+            .unwrap_or_default(),
     }))
-}
-
-fn protocol(node: &YamlNode) -> Result<SpanProtocol, YamlError> {
-    match read::text(node, "client_type") {
-        None | Some("grpc") => Ok(SpanProtocol::Grpc),
-        Some("http") => Ok(SpanProtocol::Http),
-        Some(other) => Err(node.error(format!(
-            "expected tracing client type to be to be http or grpc, but got {other}"
-        ))),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::keys::KEYS as CONFIG;
+    use std::path::Path;
+    use std::time::Duration;
 
     fn read(text: &str) -> Option<TracingSettings> {
         let root = firn_yaml::parse(text).unwrap().unwrap();
-        tracing(&root, Path::new("/etc/firn")).unwrap()
+        let root = ConfigSection::new(Some(&root), CONFIG, Path::new("/etc/firn"));
+        tracing(root.section("tracing")).unwrap()
     }
 
     #[test]
@@ -94,7 +110,10 @@ mod tests {
             is_compressed,
             ..
         } = plain.collector;
-        assert_eq!((protocol, timeout), (SpanProtocol::Grpc, TIMEOUT));
+        assert_eq!(
+            (protocol, timeout),
+            (SpanProtocol::Grpc, Duration::from_secs(10))
+        );
         assert!(tls.is_some() && !is_compressed);
         let full = read(
             "tracing: {endpoint: 'a:4318', client_type: http, insecure: true, timeout: 3s, \

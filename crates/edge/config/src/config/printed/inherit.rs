@@ -1,7 +1,11 @@
 //! Completes a config before it is printed: jobs get their inherited settings, and deprecated keys
 //! are replaced by current ones.
 
+use super::super::jobs::JOB;
+use super::super::{global, storage};
 use super::{entry, map, node, plain, text};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape};
+use firn_config_schema::section::ConfigSection;
 use firn_model::units::{format_duration, parse_duration};
 use firn_yaml::scalar::{YamlScalar, interpret_scalar};
 use firn_yaml::{YamlEntry, YamlNode, YamlValue};
@@ -17,8 +21,6 @@ pub struct ConfigPrintContext<'a> {
     pub retention_time: Option<Duration>,
     /// Retention size from flags in bytes, if one of them sets it.
     pub retention_size: Option<u64>,
-    /// Out-of-order window of configs that set none.
-    pub late_window: Duration,
     /// Whether the default scrape protocols begin with protobuf, which transmits start timestamps.
     pub asks_protobuf: bool,
     /// Value of `extra_scrape_metrics` for configs that set none.
@@ -34,30 +36,12 @@ const TEXT_PROTOCOLS: [&str; 4] = [
 
 const PROTOBUF: &str = "PrometheusProto";
 
-/// Keys that jobs inherit from `global` if they are unset or zero.
-const INHERITED: [&str; 10] = [
-    "scrape_interval",
-    "scrape_failure_log_file",
-    "body_size_limit",
-    "sample_limit",
-    "target_limit",
-    "label_limit",
-    "label_name_length_limit",
-    "label_value_length_limit",
-    "keep_dropped_targets",
-    "scrape_protocols",
+/// Keys that jobs and the section `global` have, but that depend on other keys.
+const DEPENDENT: [&str; 3] = [
+    "scrape_timeout",
+    "metric_name_validation_scheme",
+    "metric_name_escaping_scheme",
 ];
-
-/// Boolean keys that jobs inherit from `global` if they are unset.
-const FLAGS: [&str; 4] = [
-    "scrape_native_histograms",
-    "convert_classic_histograms_to_nhcb",
-    "always_scrape_classic_histograms",
-    "extra_scrape_metrics",
-];
-
-const TIMEOUT: Duration = Duration::from_secs(10);
-const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Completes the config `root` in place, so that each section contains its inherited and default
 /// values.
@@ -91,14 +75,18 @@ fn complete_global(root: &mut YamlNode, around: &ConfigPrintContext<'_>) {
     let Some(global) = node_mut(root, "global") else {
         return;
     };
-    let interval = duration(global, "scrape_interval").unwrap_or(INTERVAL);
+    let section = ConfigSection::new(Some(global), &[global::KEYS], around.dir);
+    let interval = section.duration("scrape_interval");
+    let timeout = section.duration("scrape_timeout").min(interval);
+    let names = section
+        .text_or_default("metric_name_validation_scheme")
+        .to_owned();
     fill(global, "scrape_interval", plain(format_duration(interval)));
-    let timeout = TIMEOUT.min(interval);
     fill(global, "scrape_timeout", plain(format_duration(timeout)));
     if duration(global, "evaluation_interval").is_none() {
         remove(global, "evaluation_interval");
     }
-    fill(global, "metric_name_validation_scheme", plain("utf8"));
+    fill(global, "metric_name_validation_scheme", plain(names));
     if around.asks_protobuf {
         fill(global, "scrape_protocols", protocols(true));
     }
@@ -109,13 +97,14 @@ fn complete_global(root: &mut YamlNode, around: &ConfigPrintContext<'_>) {
 }
 
 fn complete_job(job: &mut YamlNode, global: &YamlNode) {
-    for flag in FLAGS {
-        let of_all = global.get(flag).cloned().unwrap_or_else(|| plain("false"));
-        set_if_missing(job, flag, of_all);
-    }
-    for key in INHERITED {
-        if let Some(value) = global.get(key) {
-            fill(job, key, value.clone());
+    for key in inherited_keys() {
+        match (key.shape, global.get(key.name)) {
+            (ConfigValueShape::Bool, of_all) => {
+                let of_all = of_all.cloned().unwrap_or_else(|| plain(key.default));
+                set_if_missing(job, key.name, of_all);
+            }
+            (_, Some(of_all)) => fill(job, key.name, of_all.clone()),
+            (_, None) => {}
         }
     }
     let is_native = job
@@ -123,9 +112,9 @@ fn complete_job(job: &mut YamlNode, global: &YamlNode) {
         .and_then(interpret_scalar);
     let is_native = is_native == Some(YamlScalar::Bool(true));
     fill(job, "scrape_protocols", protocols(is_native));
-    let interval = duration(job, "scrape_interval").unwrap_or(INTERVAL);
-    let timeout = duration(global, "scrape_timeout").unwrap_or(TIMEOUT);
-    let timeout = timeout.min(interval);
+    let of_job = duration(job, "scrape_interval").unwrap_or_default();
+    let of_global = duration(global, "scrape_timeout").unwrap_or_default();
+    let timeout = of_global.min(of_job);
     fill(job, "scrape_timeout", plain(format_duration(timeout)));
     let scheme_of = |validation: &str| match validation {
         "legacy" => "underscores",
@@ -146,6 +135,13 @@ fn complete_job(job: &mut YamlNode, global: &YamlNode) {
     fill(job, "metric_name_escaping_scheme", plain(escaping));
 }
 
+/// Returns the keys that jobs inherit from the section `global`: those that both have.
+fn inherited_keys() -> impl Iterator<Item = &'static ConfigKey> {
+    let is_global = |key: &ConfigKey| global::KEYS.iter().any(|known| known.name == key.name);
+    let keys = JOB.iter().filter(move |key| is_global(key));
+    keys.filter(|key| !DEPENDENT.contains(&key.name))
+}
+
 fn complete_storage(root: &mut YamlNode, around: &ConfigPrintContext<'_>) {
     fill(root, "storage", map(Vec::new()));
     let Some(storage) = node_mut(root, "storage") else {
@@ -155,9 +151,10 @@ fn complete_storage(root: &mut YamlNode, around: &ConfigPrintContext<'_>) {
     let Some(tsdb) = node_mut(storage, "tsdb") else {
         return;
     };
-    let late = plain(format_duration(around.late_window));
+    let section = ConfigSection::new(Some(tsdb), &[storage::TSDB], around.dir);
+    let window = section.exact_duration("out_of_order_time_window");
+    let late = plain(format_duration(window));
     set_if_missing(tsdb, "out_of_order_time_window", late);
-    let window = duration(tsdb, "out_of_order_time_window").unwrap_or_default();
     set(
         tsdb,
         "outofordertimewindow",
