@@ -271,7 +271,8 @@ impl Http1Body {
         head: &ResponseHead,
         request: &Request<Bytes>,
         connection: Box<Http1Connection>,
-        (pool, origin): (WeakConnectionPool, Origin),
+        pool: WeakConnectionPool,
+        origin: Origin,
     ) -> Self {
         let asked_to_close = request.headers().contains_key(CONNECTION);
         let mut body = Self {

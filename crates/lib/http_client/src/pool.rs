@@ -139,7 +139,7 @@ impl ConnectionPool {
     ) -> Response<ResponseBody> {
         let headers = std::mem::take(&mut head.headers);
         let pool = WeakConnectionPool(Arc::downgrade(&self.open));
-        let body = Http1Body::new(&head, request, connection, (pool, origin));
+        let body = Http1Body::new(&head, request, connection, pool, origin);
         let mut response = Response::new(ResponseBody(ResponseBodyKind::Http1(body)));
         *response.status_mut() = head.status;
         *response.headers_mut() = headers;

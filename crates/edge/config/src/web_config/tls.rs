@@ -93,7 +93,7 @@ pub(super) fn read(
             "key_file" => raw.key[0] = file(dir, &strict.text(node)),
             "client_ca_file" => raw.client_ca[0] = file(dir, &strict.text(node)),
             "client_auth_type" => raw.client_auth = strict.text(node),
-            _ => read_setting(&mut raw.settings, (key, node), strict, warnings)?,
+            _ => read_setting(&mut raw.settings, key, node, strict, warnings)?,
         }
     }
     Ok(raw)
@@ -101,7 +101,8 @@ pub(super) fn read(
 
 fn read_setting(
     settings: &mut ListenerTlsSettings,
-    (key, node): (&str, &YamlNode),
+    key: &str,
+    node: &YamlNode,
     strict: &mut StrictValueReader,
     warnings: &mut Vec<String>,
 ) -> Result<(), String> {
