@@ -9,7 +9,7 @@
 //! may encode equal labels differently. A store that does not find a key therefore requests the
 //! labels and looks up the key that the format creates from them.
 
-use crate::labels::{LabelsRef, push_prefixed};
+use crate::labels::{LabelsRef, push_prefixed, take_prefixed};
 use std::fmt::Debug;
 
 /// The encoding of labels in the format of one kind of sender.
@@ -20,6 +20,16 @@ pub trait KeyFormat: Debug + Send + Sync {
     /// Appends the part of a key that encodes one label. It contains the name of the label
     /// literally; returns the number of bytes before the name.
     fn push_label(&self, key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize;
+
+    /// Returns whether `key` equals the key that [`KeyFormat::push_key`] creates from its labels:
+    /// names ascend strictly, no name or value is empty, and each length takes as few bytes as
+    /// possible. Then all keys that encode the same labels and pass this check are equal, and a
+    /// decoder finds no malformed bytes in it; it may still reject the labels. One pass.
+    ///
+    /// False by default: the labels of each key must then be decoded to compare keys.
+    fn is_canonical(&self, _key: &[u8]) -> bool {
+        false
+    }
 
     /// Returns the metric name if it is easily found in `key`. A series may have a metric name that
     /// is not found in this way.
@@ -53,9 +63,38 @@ impl KeyFormat for CanonicalKeys {
         name_at
     }
 
+    fn is_canonical(&self, key: &[u8]) -> bool {
+        let mut rest = key;
+        let mut previous: &[u8] = &[];
+        while !rest.is_empty() {
+            let name = take_shortest(&mut rest).unwrap_or_default();
+            let value = take_shortest(&mut rest).unwrap_or_default();
+            // An empty name is not after the previous one.
+            if name <= previous || value.is_empty() {
+                return false;
+            }
+            previous = name;
+        }
+        true
+    }
+
     fn push_key(&self, key: &mut Vec<u8>, labels: LabelsRef<'_>) {
         key.extend_from_slice(labels.as_bytes());
     }
+}
+
+/// Takes a byte string from the start of `rest`. Returns `None` if it is cut off, or if its length
+/// could be encoded in fewer bytes.
+fn take_shortest<'k>(rest: &mut &'k [u8]) -> Option<&'k [u8]> {
+    let before = rest.len();
+    let taken = take_prefixed(rest)?;
+    let length_bytes = before - rest.len() - taken.len();
+    (length_bytes == varint_bytes(taken.len())).then_some(taken)
+}
+
+/// Returns the number of bytes of `number` as a varint in its shortest form.
+pub fn varint_bytes(number: usize) -> usize {
+    (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 #[cfg(test)]
@@ -76,5 +115,28 @@ mod tests {
         }
         assert_eq!(whole, labels.as_bytes());
         assert_eq!(parts, whole);
+    }
+
+    #[test]
+    fn key_is_canonical_if_labels_make_the_same_key() {
+        let check = |key: &[u8], expected: bool| {
+            assert_eq!(CanonicalKeys.is_canonical(key), expected, "{key:?}");
+        };
+        let long = "v".repeat(300);
+        let labels = Labels::from_pairs([("__name__", "up"), ("a", &long), ("job", "x")]);
+        check(labels.as_bytes(), true);
+        check(b"", true);
+        check(b"\x01a\x01x\x01b\x01y", true);
+        check(b"\x01b\x01y\x01a\x01x", false);
+        check(b"\x01a\x01x\x01a\x01x", false);
+        check(b"\x01a\x00", false);
+        check(b"\x00\x01x", false);
+        check(b"\x81\x00a\x01x", false);
+        check(b"\x01a\x81\x00x", false);
+        // A varint of more than 64 bits, whose low bits are those of a short one.
+        check(b"\x81\x80\x80\x80\x80\x80\x80\x80\x80\x02a\x01x", false);
+        for cut in [b"\x01".as_slice(), b"\x01a", b"\x01a\x02x", b"\x80"] {
+            check(cut, false);
+        }
     }
 }

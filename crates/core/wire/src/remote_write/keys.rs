@@ -9,8 +9,8 @@
 //! at the start of the series: these bytes are its key. Decoding is deterministic, so that equal
 //! keys imply equal labels.
 
-use crate::protobuf::put_varint;
-use firn_model::series_key::KeyFormat;
+use crate::protobuf::{ProtobufCursor, put_varint};
+use firn_model::series_key::{KeyFormat, varint_bytes};
 
 /// Field key of a label in a series.
 pub(super) const LABEL_KEY: u8 = 0x0a;
@@ -40,6 +40,20 @@ impl KeyFormat for RemoteWriteKeys {
         push_label(key, name, value)
     }
 
+    fn is_canonical(&self, key: &[u8]) -> bool {
+        let mut rest = key;
+        let mut previous: &[u8] = &[];
+        while !rest.is_empty() {
+            let (name, value) = take_label(&mut rest).unwrap_or_default();
+            // An empty name is not after the previous one.
+            if name <= previous || value.is_empty() {
+                return false;
+            }
+            previous = name;
+        }
+        true
+    }
+
     /// Finds the name only at the start of the key, where sorted labels nearly always have it.
     #[inline]
     fn metric_name<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
@@ -55,6 +69,28 @@ impl KeyFormat for RemoteWriteKeys {
             _ => None,
         }
     }
+}
+
+/// Takes name and value of the label at the start of `rest`. Returns `None` if its encoding differs
+/// from that of [`push_label`].
+#[inline]
+fn take_label<'k>(rest: &mut &'k [u8]) -> Option<(&'k [u8], &'k [u8])> {
+    let mut label = take_field(rest, LABEL_KEY)?;
+    let name = take_field(&mut label, NAME_KEY)?;
+    let value = take_field(&mut label, VALUE_KEY)?;
+    label.is_empty().then_some((name, value))
+}
+
+/// Takes the bytes of the field at the start of `rest`. Returns `None` if it has another key, is
+/// cut off, or has a length that could be encoded in fewer bytes.
+#[inline]
+fn take_field<'k>(rest: &mut &'k [u8], key: u8) -> Option<&'k [u8]> {
+    let (found, after_key) = rest.split_first()?;
+    let mut cursor = ProtobufCursor::new(after_key);
+    let bytes = cursor.read_bytes().ok()?;
+    *rest = cursor.rest();
+    let length_bytes = after_key.len() - bytes.len() - rest.len();
+    (*found == key && length_bytes == varint_bytes(bytes.len())).then_some(bytes)
 }
 
 /// Appends the encoding of one label to a key; returns the offset of the name within it.
@@ -116,14 +152,13 @@ fn push_length(out: &mut Vec<u8>, key: u8, bytes: usize) {
     put_varint(out, bytes as u64);
 }
 
-fn varint_bytes(number: usize) -> usize {
-    (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::labels::decode_labels;
     use super::*;
-    use firn_model::labels::Labels;
+    use crate::limits::WireLimits;
+    use firn_model::env::sim::SimRng;
+    use firn_model::labels::{Labels, LabelsRef};
 
     #[test]
     fn key_of_labels_ends_where_the_labels_end() {
@@ -172,6 +207,82 @@ mod tests {
             let at = start + KEY_FORMAT.push_label(&mut key, name.as_bytes(), value.as_bytes());
             assert_eq!(&key[at..at + name.len()], name.as_bytes());
         }
+    }
+
+    #[test]
+    fn key_is_canonical_if_labels_make_the_same_key() {
+        let check = |key: &[u8], expected: bool| {
+            assert_eq!(KEY_FORMAT.is_canonical(key), expected, "{key:?}");
+        };
+        for value in ["x".to_owned(), "v".repeat(120), "v".repeat(300)] {
+            let labels = Labels::from_pairs([("__name__", "up"), ("a", &value), ("b", &value)]);
+            let mut key = Vec::new();
+            KEY_FORMAT.push_key(&mut key, labels.as_ref());
+            check(&key, true);
+            let cuts = 1..key.len();
+            let whole_labels = [14, 14 + (key.len() - 14) / 2];
+            for cut in cuts {
+                check(&key[..cut], whole_labels.contains(&(cut - 2)));
+            }
+        }
+        check(b"", true);
+        check(b"\x0a\x06\x0a\x01a\x12\x01x", true);
+        // Not in order, twice, without a name, without a value.
+        check(
+            b"\x0a\x06\x0a\x01b\x12\x01x\x0a\x06\x0a\x01a\x12\x01x",
+            false,
+        );
+        check(
+            b"\x0a\x06\x0a\x01a\x12\x01x\x0a\x06\x0a\x01a\x12\x01x",
+            false,
+        );
+        check(b"\x0a\x05\x0a\x00\x12\x01x", false);
+        check(b"\x0a\x05\x0a\x01a\x12\x00", false);
+        check(b"\x0a\x03\x0a\x01a", false);
+        // The value before the name, another field, the value twice.
+        check(b"\x0a\x06\x12\x01x\x0a\x01a", false);
+        check(b"\x0a\x08\x0a\x01a\x12\x01x\x18\x01", false);
+        check(b"\x0a\x09\x0a\x01a\x12\x01y\x12\x01x", false);
+        check(b"\x12\x06\x0a\x01a\x12\x01x", false);
+        // Lengths in more bytes than necessary.
+        check(b"\x0a\x86\x00\x0a\x01a\x12\x01x", false);
+        check(b"\x0a\x07\x0a\x81\x00a\x12\x01x", false);
+        check(b"\x0a\x07\x0a\x01a\x12\x81\x00x", false);
+    }
+
+    #[test]
+    fn canonical_key_is_decoded_to_labels_that_make_the_same_key() {
+        let limits = WireLimits::default();
+        let rng = SimRng::new(5);
+        let mut canonical = 0;
+        for round in 0..20_000 {
+            let value = "v".repeat(rng.next_below(200) as usize);
+            let labels = Labels::from_pairs([("__name__", "up"), ("a", &value), ("b", "x")]);
+            let mut key = Vec::new();
+            KEY_FORMAT.push_key(&mut key, labels.as_ref());
+            let at = rng.next_below(key.len() as u64) as usize;
+            match rng.next_below(3) {
+                0 => key[at] = rng.next_below(256) as u8,
+                1 => key.insert(at, rng.next_below(256) as u8),
+                _ => drop(key.remove(at)),
+            }
+            let mut arena = Vec::new();
+            let decoded = decode_labels(&key, &limits, &mut arena);
+            if KEY_FORMAT.is_canonical(&key) {
+                canonical += 1;
+                let is_rejected = decoded.expect("no malformed bytes").is_err();
+                if !is_rejected {
+                    let mut again = Vec::new();
+                    KEY_FORMAT.push_key(&mut again, LabelsRef::from_canonical(&arena));
+                    assert_eq!(again, key, "round {round}");
+                }
+            } else if let Ok(Ok(())) = decoded {
+                let mut again = Vec::new();
+                KEY_FORMAT.push_key(&mut again, LabelsRef::from_canonical(&arena));
+                assert_ne!(again, key, "round {round}");
+            }
+        }
+        assert!(canonical > 1_000, "{canonical}");
     }
 
     #[test]
