@@ -16,6 +16,7 @@
 //! except `start_times`, which is empty as long as no sample has a start timestamp.
 
 mod part;
+mod split;
 mod take_out;
 
 use crate::error::Error;
@@ -27,6 +28,7 @@ use crate::log::JournalRecord;
 use crate::sample::{START_UNKNOWN, TimestampMs};
 use crate::series_key::KeyFormat;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A native histogram sample, together with its timestamps.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,8 +85,9 @@ struct SampleColumnEnds {
 /// Samples of many series in columns. Reuse a batch with [`Batch::clear`] to keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The message that contains undecoded labels. Empty if all labels were added in decoded form.
-    message: Vec<u8>,
+    /// The message that contains undecoded labels, shared with the parts of the batch. Empty if all
+    /// labels were added in decoded form.
+    message: Arc<Vec<u8>>,
     /// The format of the keys in the message. `None` if there is no message.
     key_format: Option<&'static dyn KeyFormat>,
     label_bytes: Vec<u8>,
@@ -251,10 +254,11 @@ impl Batch {
     }
 
     /// Removes and returns the buffer of the message, so that the decoder can fill it.
-    /// [`Batch::clear`] does not change its contents, so that no byte is written twice. The decoder
-    /// must return the buffer with [`Batch::put_message`].
+    /// [`Batch::clear`] does not change its contents, so that no byte is written twice. The buffer
+    /// is new if parts of the batch still have the message. The decoder must return the buffer with
+    /// [`Batch::put_message`].
     pub fn take_message(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.message)
+        Arc::get_mut(&mut self.message).map_or_else(Vec::new, std::mem::take)
     }
 
     /// Sets the message that contains undecoded labels, which `key_format` has encoded. Panics if a
@@ -268,7 +272,10 @@ impl Batch {
             unread.is_none_or(|last| last.end as usize <= message.len()),
             "a series key ends behind its message"
         );
-        self.message = message;
+        match Arc::get_mut(&mut self.message) {
+            Some(own) => *own = message,
+            None => self.message = Arc::new(message),
+        }
         self.key_format = Some(key_format);
     }
 
