@@ -55,6 +55,8 @@ pub struct RejectedSamples {
     pub first_labels: Labels,
     /// The timestamp of the first rejected sample in milliseconds.
     pub first_time: TimestampMs,
+    /// The index of the series of the first rejected sample in the batch that the store received.
+    pub first_series: usize,
 }
 
 /// The reasons why an exemplar is not stored although its samples may be.
@@ -79,6 +81,8 @@ pub struct RejectedExemplars {
     pub count: usize,
     /// The labels of the series of the first rejected exemplar.
     pub first_labels: Labels,
+    /// The index of that series in the batch that the store received.
+    pub first_series: usize,
 }
 
 /// The result of an append whose samples are durable and visible.
@@ -121,6 +125,9 @@ pub struct AppendBounds {
     /// Otherwise backfilled samples in arbitrary order would determine the present time of the
     /// store.
     pub in_order_min: TimestampMs,
+    /// The newest sample of all stores among which the series of the tenant are divided, if it is
+    /// known. The age limits of a store count from it if it is newer than its own newest sample.
+    pub newest: Option<TimestampMs>,
 }
 
 impl AppendBounds {
@@ -130,6 +137,7 @@ impl AppendBounds {
             time_max,
             late: LateSamplePolicy::All,
             in_order_min: TimestampMs::MIN,
+            newest: None,
         }
     }
 
@@ -139,6 +147,7 @@ impl AppendBounds {
             time_max,
             late: LateSamplePolicy::OfAnyAge,
             in_order_min,
+            newest: None,
         }
     }
 }
@@ -186,6 +195,12 @@ pub trait Append: Send + Sync {
         bounds: AppendBounds,
     ) -> RangeInclusive<TimestampMs> {
         TimestampMs::MIN..=bounds.time_max
+    }
+
+    /// Returns the time of the newest sample that the store has appended in order, if it has one and
+    /// knows it. Takes no lock.
+    fn newest_time(&self, _tenant: &TenantId) -> Option<TimestampMs> {
+        None
     }
 
     /// Returns whether exemplars are stored. If not, a batch need not contain them.

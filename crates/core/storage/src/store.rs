@@ -355,6 +355,11 @@ impl Append for Store {
         self.parts.log.write_held_records();
     }
 
+    fn newest_time(&self, tenant: &TenantId) -> Option<TimestampMs> {
+        let is_own = *tenant == self.parts.options.tenant;
+        self.parts.head.newest().filter(|_| is_own)
+    }
+
     fn can_store_exemplars(&self) -> bool {
         self.parts.exemplars.is_on()
     }

@@ -238,6 +238,7 @@ impl ScrapeState {
                 count: reading.duplicates,
                 first_labels: reading.first_duplicate,
                 first_time: time,
+                first_series: 0,
             })
         };
         ScrapeResult {

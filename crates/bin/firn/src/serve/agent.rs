@@ -22,7 +22,7 @@ impl Append for DiscardingStore {
             ..AppendOutcome::default()
         };
         let mut refused: Option<RejectedSamples> = None;
-        for series in batch.iter() {
+        for (number, series) in batch.iter_with_index() {
             appended.stored_histograms += series.histograms.len();
             let mut refuse = |time: TimestampMs| {
                 appended.stored -= 1;
@@ -31,6 +31,7 @@ impl Append for DiscardingStore {
                     count: 0,
                     first_labels: series.labels.to_owned(),
                     first_time: time,
+                    first_series: number as usize,
                 });
                 refused.count += 1;
             };

@@ -36,7 +36,7 @@ impl Append for Keeping {
         }
         let mut appended = AppendOutcome::default();
         let mut samples = self.samples.lock().unwrap();
-        for series in batch.iter() {
+        for (number, series) in batch.iter_with_index() {
             for (time, value) in series.times.iter().zip(series.values) {
                 if *value >= 0.0 {
                     samples.push(format!("{} {value}@{time}", series.labels.to_owned()));
@@ -50,6 +50,7 @@ impl Append for Keeping {
                         count: 1,
                         first_labels: series.labels.to_owned(),
                         first_time: *time,
+                        first_series: number as usize,
                     }),
                 }
             }

@@ -202,6 +202,7 @@ async fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
         count,
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
+        first_series: 0,
     };
     let answer = AppendOutcome {
         stored: 0,
@@ -413,6 +414,7 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
         count: 2,
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
+        first_series: 0,
     };
     let answer = AppendOutcome {
         stored: 0,
@@ -476,6 +478,7 @@ fn optional_batch_counts_what_is_stored_and_not_what_is_refused() {
         count: 2,
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
+        first_series: 0,
     };
     let pipeline = pipeline(
         Ok(AppendOutcome {

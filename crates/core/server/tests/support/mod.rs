@@ -297,7 +297,7 @@ pub struct FakeLog {
 impl Append for FakeLog {
     fn append(&self, tenant: &TenantId, batch: &Batch, _bounds: AppendBounds) -> Ticket {
         let mut appended = AppendOutcome::default();
-        for series in batch.iter() {
+        for (number, series) in batch.iter_with_index() {
             match series.labels.get("__name__") {
                 b"broken" => {
                     let e = Error::new(ErrorKind::Unavailable, "log is closed");
@@ -309,6 +309,7 @@ impl Append for FakeLog {
                     count: series.times.len(),
                     first_labels: series.labels.to_owned(),
                     first_time: series.times[0],
+                    first_series: number as usize,
                 }),
                 _ => appended.stored += series.times.len(),
             }

@@ -57,8 +57,9 @@ impl Appender {
         let mut offered = SeriesExemplars::default();
         let mut offered_of = Vec::new();
         let mut refuse = |series: u64, refusal| {
-            let labels = || self.series_labels(scratch, batch, series as usize);
-            count_rejected(&mut appended.refused_exemplars, refusal, labels);
+            let series = series as usize;
+            let first = || (self.series_labels(scratch, batch, series), series);
+            count_rejected(&mut appended.refused_exemplars, refusal, first);
         };
         for (series, exemplar) in batch.exemplars().iter() {
             if batch.is_refused(series as usize) {
@@ -132,18 +133,23 @@ impl Appender {
     }
 }
 
-/// Counts one rejected exemplar under its reason; keeps the labels of the first one.
+/// Counts one rejected exemplar under its reason, with the series of the first one: its labels and
+/// its index in the batch.
 fn count_rejected(
     refused: &mut Vec<RejectedExemplars>,
     refusal: ExemplarRejection,
-    labels: impl Fn() -> Labels,
+    first: impl FnOnce() -> (Labels, usize),
 ) {
     match refused.iter_mut().find(|known| known.refusal == refusal) {
         Some(known) => known.count += 1,
-        None => refused.push(RejectedExemplars {
-            refusal,
-            count: 1,
-            first_labels: labels(),
-        }),
+        None => {
+            let (first_labels, first_series) = first();
+            refused.push(RejectedExemplars {
+                refusal,
+                count: 1,
+                first_labels,
+                first_series,
+            });
+        }
     }
 }

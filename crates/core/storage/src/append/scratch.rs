@@ -218,9 +218,12 @@ impl AppendScratch {
         let series = self.slots[i];
         let slot = parts.head.numbers.slot(series);
         let (floats, histograms) = batch.offsets(i);
-        let labels = || match batch.key(i) {
-            Some(_) => parts.head.index.series_labels(series),
-            None => samples.labels.to_owned(),
+        let first = |time| {
+            let labels = match batch.key(i) {
+                Some(_) => parts.head.index.series_labels(series),
+                None => samples.labels.to_owned(),
+            };
+            (labels, time, i)
         };
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
             let verdict = self.floats[floats + k].verdict;
@@ -239,7 +242,7 @@ impl AppendScratch {
                 }
                 AppendVerdict::Known | AppendVerdict::Refused(_) => {}
             }
-            count(appended, verdict, labels, *time);
+            count(appended, verdict, || first(*time));
         }
         for (k, sample) in samples.histograms.iter().enumerate() {
             let verdict = self.histograms[histograms + k];
@@ -254,7 +257,7 @@ impl AppendScratch {
                 AppendVerdict::Late => self.record.late_histograms.push(row()),
                 AppendVerdict::Known | AppendVerdict::Refused(_) => {}
             }
-            count(appended, verdict, labels, sample.time);
+            count(appended, verdict, || first(sample.time));
             let is_refused = matches!(verdict, AppendVerdict::Refused(_));
             appended.stored_histograms += usize::from(!is_refused);
         }
@@ -331,37 +334,40 @@ fn order(numbers: &mut Vec<u32>, marks: &mut Vec<bool>, end: usize) {
     numbers.extend((0..end as u32).filter(is_marked));
 }
 
-/// Counts a sample at `time` of the series with `labels` as stored or rejected.
+/// Counts a sample as stored or rejected. `first` returns the labels of its series, its time, and
+/// the index of the series in the batch.
 #[inline]
 fn count(
     appended: &mut AppendOutcome,
     verdict: AppendVerdict,
-    labels: impl Fn() -> Labels,
-    time: TimestampMs,
+    first: impl FnOnce() -> (Labels, TimestampMs, usize),
 ) {
     match verdict {
         AppendVerdict::Stored | AppendVerdict::Late | AppendVerdict::Known => appended.stored += 1,
-        AppendVerdict::Refused(rejection) => count_rejection(appended, rejection, labels, time),
+        AppendVerdict::Refused(rejection) => count_rejection(appended, rejection, first),
     }
 }
 
-/// Counts a rejected sample under its reason, with labels and time of the first one. Out of line,
-/// because rejections are rare.
+/// Counts a rejected sample under its reason, with the series and the time of the first one. Out of
+/// line, because rejections are rare.
 #[cold]
 fn count_rejection(
     appended: &mut AppendOutcome,
     rejection: SampleRejection,
-    labels: impl Fn() -> Labels,
-    time: TimestampMs,
+    first: impl FnOnce() -> (Labels, TimestampMs, usize),
 ) {
     let known = appended.rejected.iter_mut();
     match known.into_iter().find(|r| r.rejection == rejection) {
         Some(rejected) => rejected.count += 1,
-        None => appended.rejected.push(RejectedSamples {
-            rejection,
-            count: 1,
-            first_labels: labels(),
-            first_time: time,
-        }),
+        None => {
+            let (first_labels, first_time, first_series) = first();
+            appended.rejected.push(RejectedSamples {
+                rejection,
+                count: 1,
+                first_labels,
+                first_time,
+                first_series,
+            });
+        }
     }
 }

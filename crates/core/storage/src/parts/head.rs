@@ -145,7 +145,7 @@ impl StoreHead {
         bounds: AppendBounds,
         first: impl FnOnce() -> Option<TimestampMs>,
     ) -> AppendWindow {
-        let (newest, late_ms) = (self.newest(), self.late_window_ms());
+        let (newest, late_ms) = (self.newest().max(bounds.newest), self.late_window_ms());
         let late_min = match late_ms {
             _ if bounds.late == LateSamplePolicy::OfAnyAge => TimestampMs::MIN,
             0 => TimestampMs::MAX,

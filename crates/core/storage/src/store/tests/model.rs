@@ -245,7 +245,8 @@ impl World {
                     }),
                 }
                 let oldest = (oldest, late_from);
-                self.expect(&mut expected, &labels, (time, value), oldest, bounds);
+                let series = (&labels, batch.series_count());
+                self.expect(&mut expected, series, (time, value), oldest, bounds);
             }
             batch.end_series();
         }
@@ -292,7 +293,7 @@ impl World {
     fn expect(
         &mut self,
         expected: &mut AppendOutcome,
-        labels: &Labels,
+        (labels, number): (&Labels, usize),
         (time, value): (i64, Value),
         (oldest, late_from): (i64, i64),
         bounds: AppendBounds,
@@ -345,6 +346,7 @@ impl World {
                 count: 1,
                 first_labels: labels.clone(),
                 first_time: time,
+                first_series: number,
             }),
         }
     }
