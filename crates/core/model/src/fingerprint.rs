@@ -83,6 +83,13 @@ pub struct HashKeys {
     way: HashImplementation,
 }
 
+/// Keys are equal if they give equal fingerprints.
+impl PartialEq for HashKeys {
+    fn eq(&self, other: &Self) -> bool {
+        (self.seed, self.kind) == (other.seed, other.kind)
+    }
+}
+
 #[derive(Debug)]
 enum HashImplementation {
     #[cfg(target_arch = "x86_64")]

@@ -27,6 +27,8 @@ struct DataLossTexts {
     /// is limited.
     others: Vec<u64>,
     more: u64,
+    /// Lists of other owners whose texts belong to this list.
+    parts: Vec<DataLossWarnings>,
 }
 
 /// Maximum number of distinct texts beyond the list. Further texts count as often as they are
@@ -34,6 +36,16 @@ struct DataLossTexts {
 const OTHERS_MAX: usize = 1024;
 
 impl DataLossWarnings {
+    /// Returns a list with the texts of all `parts`, including those that are added to the parts
+    /// later.
+    pub fn join(parts: Vec<DataLossWarnings>) -> Self {
+        let texts = DataLossTexts {
+            parts,
+            ..DataLossTexts::default()
+        };
+        Self(Arc::new(Mutex::new(texts)))
+    }
+
     /// Adds a text about data that could not be read.
     pub fn add(&self, text: &str) {
         let text = truncate_text(text);
@@ -60,23 +72,31 @@ impl DataLossWarnings {
         if Arc::ptr_eq(&self.0, &other.0) {
             return;
         }
-        let (texts, more) = {
+        let (texts, more, parts) = {
             let other = lock(&other.0);
-            (other.texts.clone(), other.more)
+            (other.texts.clone(), other.more, other.parts.clone())
         };
         texts.iter().for_each(|text| self.add(text));
         lock(&self.0).more += more;
+        parts.iter().for_each(|part| self.add_all(part));
     }
 
     /// Returns whether no data is missing so far.
     pub fn is_empty(&self) -> bool {
-        lock(&self.0).texts.is_empty()
+        let kept = lock(&self.0);
+        kept.texts.is_empty() && kept.parts.iter().all(Self::is_empty)
     }
 
     /// Returns the texts in the order in which they were added, and a last one about the number of
     /// omitted texts.
     pub fn texts(&self) -> Vec<String> {
         let kept = lock(&self.0);
+        if !kept.parts.is_empty() {
+            drop(kept);
+            let all = Self::default();
+            all.add_all(self);
+            return all.texts();
+        }
         let mut texts = kept.texts.clone();
         if kept.more > 0 {
             texts.push(format!("damage: and {} more", kept.more));
@@ -135,5 +155,23 @@ mod tests {
         assert_eq!(text.len(), TEXT_BYTES_MAX + 3);
         losses.add(&format!("x{}", "ä".repeat(TEXT_BYTES_MAX)));
         assert_eq!(losses.texts()[1].len(), TEXT_BYTES_MAX - 1 + 3);
+    }
+
+    #[test]
+    fn joined_losses_have_the_texts_of_their_parts_and_later_ones() {
+        let parts = [DataLossWarnings::default(), DataLossWarnings::default()];
+        let joined = DataLossWarnings::join(parts.to_vec());
+        assert!(joined.is_empty());
+        parts[1].add("b");
+        parts[0].add("a");
+        parts[1].add("a");
+        joined.add("own");
+        assert!(!joined.is_empty());
+        assert_eq!(joined.texts(), ["own", "a", "b"]);
+        let all = DataLossWarnings::default();
+        all.add_all(&joined);
+        assert_eq!(all.texts(), joined.texts());
+        (0..TEXTS_MAX).for_each(|i| parts[0].add(&format!("text {i}")));
+        assert_eq!(joined.texts().len(), TEXTS_MAX + 1);
     }
 }

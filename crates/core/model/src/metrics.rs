@@ -114,6 +114,16 @@ impl DurationHistogram {
             .fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
     }
 
+    /// Adds the observations of `other` to this histogram.
+    pub fn add_all(&self, other: &DurationHistogram) {
+        let buckets = self.buckets.iter().zip(&other.buckets);
+        for (own, added) in buckets.chain(self.native.iter().zip(&other.native)) {
+            own.fetch_add(added.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let sum = other.sum_nanos.load(Ordering::Relaxed);
+        self.sum_nanos.fetch_add(sum, Ordering::Relaxed);
+    }
+
     /// Returns the number of observations in each bucket, not cumulative. The last bucket is above
     /// all bounds.
     pub fn bucket_counts(&self) -> Vec<u64> {
@@ -207,6 +217,12 @@ mod tests {
         }
         let native = histogram.to_native_histogram();
         native.validate().unwrap();
+        let twice = DurationHistogram::default();
+        (0..2).for_each(|_| twice.add_all(&histogram));
+        let doubled = FloatHistogram::from(&twice.to_native_histogram());
+        assert_eq!((doubled.count, doubled.zero_count), (14.0, 4.0));
+        assert_eq!(doubled.sum, 2.0 * histogram.sum_seconds());
+        assert_eq!(twice.bucket_counts().iter().sum::<u64>(), 14);
         let read = FloatHistogram::from(&native);
         assert_eq!((read.count, read.zero_count), (7.0, 2.0));
         let held = read.buckets().filter(|bucket| bucket.count > 0.0).skip(1);

@@ -28,6 +28,16 @@ impl SeriesLimit {
         Self::new(usize::MAX)
     }
 
+    /// Returns the number of series found so far, including those above the limit.
+    pub fn found(&self) -> usize {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of series that can still be found.
+    pub fn remaining(&self) -> usize {
+        self.max.saturating_sub(self.found())
+    }
+
     /// Adds `series` to the count. Fails with [`ErrorKind::Limited`] if the limit is exceeded.
     pub fn add_series(&self, series: usize) -> Result<(), Error> {
         let before = self.found.fetch_add(series, Ordering::Relaxed);
@@ -54,11 +64,13 @@ mod tests {
     fn series_limit_counts_all_look_ups_together() {
         let limit = SeriesLimit::new(10);
         assert!(limit.add_series(4).is_ok());
+        assert_eq!((limit.found(), limit.remaining()), (4, 6));
         assert!(limit.add_series(6).is_ok());
         let e = limit.add_series(1).unwrap_err();
         assert_eq!(e.kind, ErrorKind::Limited);
         let text = "query selects too many series: 11 series, limit 10";
         assert_eq!(e.message, text);
+        assert_eq!((limit.found(), limit.remaining()), (11, 0));
         assert!(SeriesLimit::unlimited().add_series(usize::MAX).is_ok());
     }
 }
