@@ -68,10 +68,10 @@ impl Appender {
         }
     }
 
-    /// Returns the `top` jobs with the most rejected new series in the current window, each with
-    /// its number of rejections.
-    pub(crate) fn list_rejected_jobs(&self, top: usize) -> Vec<(String, u64)> {
-        lock(&self.budget).list_rejected_jobs(top)
+    /// Returns the jobs with rejected new series in the current window, each with its number of
+    /// rejections.
+    pub(crate) fn list_rejected_jobs(&self) -> Vec<(String, u64)> {
+        lock(&self.budget).list_rejected_jobs()
     }
 
     /// Returns an error if a batch would be rejected now: the log accepts no records, or sealing

@@ -54,3 +54,4 @@ pub(crate) use membership::{EPOCH_MS, EpochLeafCache, epoch_from_time};
 pub(crate) use removal::IndexGarbage;
 pub(crate) use runs::{SlotRun, SlotRunSet};
 pub(crate) use series_table::{HeadSeriesPlace, SeriesCursor};
+pub(crate) use tables::IndexStatusTables;

@@ -103,17 +103,14 @@ impl SeriesBudgetWindow {
         self.jobs.len() - 1
     }
 
-    /// Returns the jobs with rejected series and their counts, highest count first; `top` at most.
-    pub(super) fn list_rejected_jobs(&self, top: usize) -> Vec<(String, u64)> {
+    /// Returns the jobs with rejected series and their counts, in the order of their first new
+    /// series.
+    pub(super) fn list_rejected_jobs(&self) -> Vec<(String, u64)> {
         let refused = self.jobs.iter().filter(|of_job| of_job.refused > 0);
-        let mut lines: Vec<(String, u64)> = refused
-            .map(|of_job| {
-                let name = String::from_utf8_lossy(&of_job.name);
-                (name.into_owned(), of_job.refused)
-            })
-            .collect();
-        lines.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        lines.truncate(top);
-        lines
+        let line = |of_job: &JobSeriesCounts| {
+            let name = String::from_utf8_lossy(&of_job.name);
+            (name.into_owned(), of_job.refused)
+        };
+        refused.map(line).collect()
     }
 }

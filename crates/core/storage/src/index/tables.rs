@@ -1,7 +1,7 @@
 //! Statistics of the index: the tables of the status page, and its memory.
 
 use super::core::Index;
-use super::terms::{IndexedTerm, LEAF_TERMS, TermLeaf};
+use super::terms::{IndexedLabel, IndexedTerm, LEAF_TERMS, TermLeaf};
 use crate::ids::TermId;
 use crate::sync::atomic::Ordering;
 use firn_model::labels::METRIC_NAME;
@@ -25,36 +25,62 @@ pub(crate) struct IndexStatusTables {
     pub(crate) series_by_pair: Vec<Line>,
 }
 
-impl Index {
-    /// Returns the tables with at most `top` lines each. Reads all terms.
-    pub(crate) fn build_status_tables(&self, top: usize) -> IndexStatusTables {
-        let mut tables = IndexStatusTables::default();
-        for label in self.all_labels() {
-            let mut values = 0;
-            let mut bytes = 0;
-            for term in label.terms().filter_map(|id| self.term(id)) {
-                let series = term.postings.count() as u64;
-                let value = String::from_utf8_lossy(&term.value);
-                values += 1;
-                bytes += term.value.len() as u64 * series;
-                if &*label.name == METRIC_NAME {
-                    insert_top_line(&mut tables.series_by_metric, top, series, || {
-                        value.to_string()
-                    });
+impl IndexStatusTables {
+    /// Returns the tables of all `indexes` together, with at most `top` lines each. The indexes have
+    /// no series in common, but may have the same terms, which count once. Reads all terms, and
+    /// finds each of them in the other indexes; allocates only the lines.
+    pub(crate) fn build(indexes: &[&Index], top: usize) -> Self {
+        let mut tables = Self::default();
+        for (number, index) in indexes.iter().enumerate() {
+            for label in index.all_labels() {
+                let has_label = |other: &&Index| other.label(&label.name).is_some();
+                if !indexes[..number].iter().any(has_label) {
+                    tables.add_label(&indexes[number..], &label.name, top);
                 }
-                let pair = || format!("{}={value}", label.name);
-                insert_top_line(&mut tables.series_by_pair, top, series, pair);
-            }
-            if values > 0 {
-                let name = || label.name.to_string();
-                tables.label_pairs += values;
-                insert_top_line(&mut tables.values_by_label, top, values, name);
-                insert_top_line(&mut tables.bytes_by_label, top, bytes, name);
             }
         }
         tables
     }
 
+    /// Adds the lines of the label `name`.
+    fn add_label<'a>(&mut self, indexes: &[&'a Index], name: &str, top: usize) {
+        let with_label = |index: &&'a Index| Some((*index, index.label(name)?));
+        let labels: Vec<(&Index, &IndexedLabel)> = indexes.iter().filter_map(with_label).collect();
+        let mut values = 0;
+        let mut bytes = 0;
+        for (number, (index, label)) in labels.iter().enumerate() {
+            for term in label.terms().filter_map(|id| index.term(id)) {
+                let find = |(other, label): &(&Index, &IndexedLabel)| {
+                    let id = other.find_term(label, &term.value)?;
+                    other.term(id)
+                };
+                if labels[..number].iter().any(|other| find(other).is_some()) {
+                    continue;
+                }
+                let others = labels[number + 1..].iter().filter_map(find);
+                let others: usize = others.map(|term| term.postings.count()).sum();
+                let series = (term.postings.count() + others) as u64;
+                let value = String::from_utf8_lossy(&term.value);
+                values += 1;
+                bytes += term.value.len() as u64 * series;
+                if name == METRIC_NAME {
+                    insert_top_line(&mut self.series_by_metric, top, series, || {
+                        value.to_string()
+                    });
+                }
+                let pair = || format!("{name}={value}");
+                insert_top_line(&mut self.series_by_pair, top, series, pair);
+            }
+        }
+        if values > 0 {
+            self.label_pairs += values;
+            insert_top_line(&mut self.values_by_label, top, values, || name.to_owned());
+            insert_top_line(&mut self.bytes_by_label, top, bytes, || name.to_owned());
+        }
+    }
+}
+
+impl Index {
     /// Returns the memory of the index in bytes, except for the rounding of the allocator.
     pub(crate) fn memory_bytes(&self) -> usize {
         let mut bytes = self.membership.memory_bytes() + self.evicted.memory_bytes();

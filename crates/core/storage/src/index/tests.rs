@@ -501,11 +501,37 @@ fn index_tables_count_series_values_and_bytes() {
         &index,
         &[labels("a", "1"), labels("a", "20"), labels("b", "1")],
     );
-    let tables = index.build_status_tables(1);
+    let tables = IndexStatusTables::build(&[&index], 1);
     let line = |name: &str, value| vec![(name.to_owned(), value)];
     assert_eq!(tables.series_by_metric, line("a", 2));
     assert_eq!(tables.values_by_label, line("__name__", 2));
     assert_eq!(tables.bytes_by_label, line("le", 4));
     assert_eq!(tables.series_by_pair, line("__name__=a", 2));
     assert_eq!(tables.label_pairs, 4);
+}
+
+#[test]
+fn status_tables_of_several_indexes_are_those_of_one_with_all_series() {
+    let rng = SimRng::new(9);
+    let series: Vec<Labels> = (0..400).map(|i| random_labels(&rng, i)).collect();
+    let one = index();
+    create(&one, &series);
+    let several = [index(), index(), index()];
+    for (number, index) in several.iter().enumerate() {
+        let own = series.iter().skip(number).step_by(3);
+        create(index, &own.cloned().collect::<Vec<_>>());
+    }
+    let sorted = |indexes: &[&Index]| {
+        let tables = IndexStatusTables::build(indexes, usize::MAX);
+        let mut lists = [
+            tables.series_by_metric,
+            tables.values_by_label,
+            tables.bytes_by_label,
+            tables.series_by_pair,
+        ];
+        // The order of lines with equal numbers is that of creation.
+        lists.iter_mut().for_each(|lines| lines.sort());
+        (tables.label_pairs, lists)
+    };
+    assert_eq!(sorted(&[&one]), sorted(&several.each_ref()));
 }

@@ -1,39 +1,58 @@
 //! Statistics of the head for `/api/v1/status/tsdb`.
 
 use super::Store;
+use crate::index::{Index, IndexStatusTables};
 use crate::sync::lock;
 use firn_model::sample::TimeRange;
 use firn_model::stats::{NamedStat, StoreStats};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 impl Store {
     /// Returns statistics of the head; each table has at most `top` lines. Visits every series.
     pub fn stats(&self, top: usize) -> StoreStats {
-        let parts = &*self.parts;
-        let tables = parts.head.index.build_status_tables(top);
+        Self::joint_stats(&[self], top)
+    }
+
+    /// Returns the statistics that one store with the series of all `stores` would have. The stores
+    /// must have no series in common. Each table has at most `top` lines. Visits every series, and
+    /// finds each term in all stores.
+    pub fn joint_stats(stores: &[&Store], top: usize) -> StoreStats {
+        let indexes: Vec<&Index> = stores.iter().map(|store| &*store.parts.head.index).collect();
+        let tables = IndexStatusTables::build(&indexes, top);
         let lines = |lines: Vec<(String, u64)>| {
             let stat = |(name, value)| NamedStat { name, value };
             lines.into_iter().map(stat).collect()
         };
         let mut stats = StoreStats {
-            series: parts.head.series_count() as u64,
-            active_series: self.active_series() as u64,
             label_pairs: tables.label_pairs,
-            max_time: parts.head.newest(),
             series_count_by_metric_name: lines(tables.series_by_metric),
             label_value_count_by_label_name: lines(tables.values_by_label),
             memory_in_bytes_by_label_name: lines(tables.bytes_by_label),
             series_count_by_label_value_pair: lines(tables.series_by_pair),
-            refused_series_by_job: lines(self.appender.list_rejected_jobs(top)),
-            damages: self.damages(),
+            refused_series_by_job: lines(list_rejected_jobs(stores, top)),
             ..StoreStats::default()
         };
-        stats.min_time = parts.oldest();
+        for store in stores {
+            store.add_head_stats(&mut stats);
+        }
+        stats
+    }
+
+    /// Adds the statistics of the head, except the tables, to those of other stores.
+    fn add_head_stats(&self, stats: &mut StoreStats) {
+        let parts = &*self.parts;
+        stats.series += parts.head.series_count() as u64;
+        stats.active_series += self.active_series() as u64;
+        stats.max_time = stats.max_time.max(parts.head.newest());
+        let oldest = [stats.min_time, parts.oldest()].into_iter().flatten();
+        stats.min_time = oldest.min();
+        stats.damages.extend(self.damages());
         for shard in &parts.head.shards {
             for (_, series) in lock(shard).iter() {
                 stats.chunks += series.chunk_count() as u64;
             }
         }
-        stats
     }
 
     /// Returns time ranges that contain all samples: one for pages and in-order samples of the
@@ -67,4 +86,19 @@ impl Store {
         }
         joined
     }
+}
+
+/// Returns the `top` jobs with the most rejected new series in all stores, each with its number of
+/// rejections.
+fn list_rejected_jobs(stores: &[&Store], top: usize) -> Vec<(String, u64)> {
+    let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
+    for store in stores {
+        for (job, refused) in store.appender.list_rejected_jobs() {
+            *jobs.entry(job).or_default() += refused;
+        }
+    }
+    let mut lines: Vec<(String, u64)> = jobs.into_iter().collect();
+    lines.sort_by_key(|(_, refused)| Reverse(*refused));
+    lines.truncate(top);
+    lines
 }
