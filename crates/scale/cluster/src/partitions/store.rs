@@ -1,0 +1,334 @@
+//! The stores of all partitions of this process as one store.
+//!
+//! It has the methods of [`Store`] that a server uses. Settings reach all stores; limits that are
+//! amounts are divided among them. Sizes, counts and metrics are sums.
+//!
+//! Invariant: statistics are exact, because no two partitions have a series in common and values
+//! that several partitions have count once.
+
+use super::append::PartitionedAppend;
+use super::metric_sums::MetricSums;
+use super::select::PartitionedSelect;
+use firn_model::batch::{Batch, BatchSource};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::exemplar::SeriesExemplarResult;
+use firn_model::fingerprint::SeriesHash;
+use firn_model::log::LogHealth;
+use firn_model::losses::DataLossWarnings;
+use firn_model::metadata::MetadataBatch;
+use firn_model::metrics::{Collect, MetricSink};
+use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::stats::{BlockStoreStats, BlockWorkStats, StoreStats};
+use firn_model::store::{
+    Append, AppendBounds, ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection,
+    Ticket,
+};
+use firn_model::tenant::TenantId;
+use firn_storage::damage::Damage;
+use firn_storage::store::{RetentionLimits, Store};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// The stores of all partitions as one store. With one partition, its methods are those of the
+/// store.
+pub struct PartitionedStore {
+    stores: Vec<Arc<Store>>,
+    append: PartitionedAppend,
+    select: PartitionedSelect,
+}
+
+impl PartitionedStore {
+    /// Joins `stores`, in the order of their partitions.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if there is no store, or if several do not hash series keys with the
+    /// same keys and format.
+    pub fn new(stores: Vec<Arc<Store>>) -> Result<Self, Error> {
+        let append = stores
+            .iter()
+            .map(|store| -> Arc<dyn Append> { store.clone() });
+        let select = stores
+            .iter()
+            .map(|store| -> Arc<dyn Select> { store.clone() });
+        Ok(Self {
+            append: PartitionedAppend::new(append.collect())?,
+            select: PartitionedSelect::new(select.collect()),
+            stores,
+        })
+    }
+
+    /// Returns the stores, in the order of their partitions.
+    pub fn stores(&self) -> &[Arc<Store>] {
+        &self.stores
+    }
+
+    /// Schedules background work that is due in each store. See [`Store::tick`].
+    pub fn tick(&self) {
+        self.stores.iter().for_each(|store| store.tick());
+    }
+
+    /// Shuts down all stores cleanly, even if one of them fails. See [`Store::close`].
+    ///
+    /// # Errors
+    ///
+    /// The error of the first store that failed.
+    pub fn close(&self) -> Result<(), Error> {
+        let closed = self.stores.iter().map(|store| store.close());
+        // Each store must be closed, so this does not stop at an error.
+        closed.fold(Ok(()), |all, one| all.and(one))
+    }
+
+    /// Creates a snapshot of the store. See [`Store::snapshot`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if there are several partitions, and the errors of the store.
+    pub fn snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
+        match &self.stores[..] {
+            [one] => one.snapshot(name, skips_head),
+            _ => Err(Error::new(
+                ErrorKind::Invalid,
+                "snapshots of several partitions are not supported",
+            )),
+        }
+    }
+
+    /// Returns the journals of all stores, those of the first one first. Only the first partition
+    /// logs journals. Later calls return nothing. See [`Store::take_journal`].
+    pub fn take_journal(&self) -> Vec<Vec<u8>> {
+        let journals = self.stores.iter().map(|store| store.take_journal());
+        journals.flatten().collect()
+    }
+
+    /// Sets the maximum number of exemplars of all stores together, and drops the oldest ones above
+    /// it. Each store keeps an equal share, at least one exemplar if `max` is not zero.
+    pub fn set_exemplars_max(&self, max: usize) {
+        let share = max.div_ceil(self.stores.len());
+        let stores = self.stores.iter();
+        stores.for_each(|store| store.set_exemplars_max(share));
+    }
+
+    /// Sets the source of metric metadata of all stores. See [`Store::set_metadata_source`].
+    pub fn set_metadata_source(&self, learn: impl Fn() -> MetadataBatch + Send + Sync + 'static) {
+        let learn = Arc::new(learn);
+        for store in &self.stores {
+            let learn = learn.clone();
+            store.set_metadata_source(Box::new(move || learn()));
+        }
+    }
+
+    /// Sets the out-of-order window of all stores in milliseconds. See
+    /// [`Store::set_late_window_ms`].
+    pub fn set_late_window_ms(&self, window_ms: i64) {
+        let stores = self.stores.iter();
+        stores.for_each(|store| store.set_late_window_ms(window_ms));
+    }
+
+    /// Changes the retention limits of all stores together: each gets the retention time and an
+    /// equal share of the size limits. See [`Store::set_retention`].
+    pub fn set_retention(&self, retention: RetentionLimits) {
+        let count = self.stores.len();
+        let share = RetentionLimits {
+            time_ms: retention.time_ms,
+            bytes: retention.bytes.map(|bytes| bytes.div_ceil(count as u64)),
+            percent: retention.percent.map(|percent| percent / count as f64),
+        };
+        self.stores
+            .iter()
+            .for_each(|store| store.set_retention(share));
+    }
+
+    /// Returns the memory of all stores in bytes. See [`Store::memory_bytes`].
+    pub fn memory_bytes(&self) -> usize {
+        self.stores.iter().map(|store| store.memory_bytes()).sum()
+    }
+
+    /// Returns the number of active series in all stores. See [`Store::active_series`].
+    pub fn active_series(&self) -> usize {
+        self.stores.iter().map(|store| store.active_series()).sum()
+    }
+
+    /// Returns the health of the log that is in the worst state, the first one of several.
+    pub fn health(&self) -> LogHealth {
+        let mut worst = LogHealth::Sound;
+        for health in self.stores.iter().map(|store| store.health()) {
+            if severity(&health) > severity(&worst) {
+                worst = health;
+            }
+        }
+        worst
+    }
+
+    /// Returns the damage found in all stores since they were opened, store by store.
+    pub fn damages(&self) -> Vec<Damage> {
+        let damages = self.stores.iter().map(|store| store.damages());
+        damages.flatten().collect()
+    }
+
+    /// Returns statistics of all heads together; each table has at most `top` lines. Visits every
+    /// series, and finds each label value in all stores.
+    pub fn stats(&self, top: usize) -> StoreStats {
+        let stores: Vec<&Store> = self.stores.iter().map(|store| &**store).collect();
+        Store::joint_stats(&stores, top)
+    }
+
+    /// Returns time ranges that contain all samples, which may overlap. See [`Store::time_ranges`].
+    pub fn time_ranges(&self) -> Vec<TimeRange> {
+        let ranges = self.stores.iter().map(|store| store.time_ranges());
+        ranges.flatten().collect()
+    }
+
+    /// Returns the start time of the oldest block, if there is one.
+    pub fn first_block_ms(&self) -> Option<TimestampMs> {
+        self.stores.iter().filter_map(|s| s.first_block_ms()).min()
+    }
+
+    /// Returns the blocks of all stores in order of time, and the progress of the work on them.
+    /// Samples before the cut time are in blocks of all stores.
+    pub fn block_stats(&self) -> BlockStoreStats {
+        let mut joined = BlockStoreStats::default();
+        let mut cut_times = Vec::new();
+        for stats in self.stores.iter().map(|store| store.block_stats()) {
+            joined.blocks.extend(stats.blocks);
+            cut_times.push(stats.cut_time);
+            add_work(&mut joined.cut, stats.cut);
+            add_work(&mut joined.compaction, stats.compaction);
+        }
+        let range = |block: &firn_model::stats::BlockStats| (block.range.min, block.range.max);
+        joined
+            .blocks
+            .sort_by(|a, b| (range(a), a.shard, &a.id).cmp(&(range(b), b.shard, &b.id)));
+        // `None`, a store without a cut, is less than any time.
+        joined.cut_time = cut_times.into_iter().min().flatten();
+        joined
+    }
+}
+
+/// Adds the work of one store to that of others.
+fn add_work(joined: &mut BlockWorkStats, work: BlockWorkStats) {
+    joined.is_running |= work.is_running;
+    joined.series += work.series;
+    joined.series_done += work.series_done;
+    joined.written_bytes += work.written_bytes;
+    joined.last_ms = joined.last_ms.max(work.last_ms);
+}
+
+/// Returns a number that is higher the less a log can recover by itself.
+fn severity(health: &LogHealth) -> u8 {
+    match health {
+        LogHealth::Sound => 0,
+        LogHealth::NoRoom(_) => 1,
+        LogHealth::Failing(_) => 2,
+        LogHealth::Poisoned(_) => 3,
+    }
+}
+
+/// Writes the metrics of all stores, added up. The log of each store must have its own metrics.
+impl Collect for PartitionedStore {
+    fn collect(&self, sink: &mut dyn MetricSink) {
+        if let [one] = &self.stores[..] {
+            return one.collect(sink);
+        }
+        let mut sums = MetricSums::default();
+        self.stores
+            .iter()
+            .for_each(|store| store.collect(&mut sums));
+        sums.write(sink);
+    }
+}
+
+impl Append for PartitionedStore {
+    fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket {
+        self.append.append(tenant, batch, bounds)
+    }
+
+    fn append_from(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn BatchSource,
+        bounds: AppendBounds,
+    ) -> Ticket {
+        self.append.append_from(tenant, source, bounds)
+    }
+
+    fn check_append(&self, tenant: &TenantId) -> Result<(), Error> {
+        self.append.check_append(tenant)
+    }
+
+    fn begin_log_unit(&self, tenant: &TenantId) -> Result<(), Error> {
+        self.append.begin_log_unit(tenant)
+    }
+
+    fn series_hash(&self) -> Option<SeriesHash> {
+        self.append.series_hash()
+    }
+
+    fn write_held_record(&self) {
+        self.append.write_held_record();
+    }
+
+    fn may_wait(&self) -> bool {
+        self.append.may_wait()
+    }
+
+    fn first_sample_times(
+        &self,
+        tenant: &TenantId,
+        bounds: AppendBounds,
+    ) -> RangeInclusive<TimestampMs> {
+        self.append.first_sample_times(tenant, bounds)
+    }
+
+    fn newest_time(&self, tenant: &TenantId) -> Option<TimestampMs> {
+        self.append.newest_time(tenant)
+    }
+
+    fn can_store_exemplars(&self) -> bool {
+        self.append.can_store_exemplars()
+    }
+}
+
+impl Select for PartitionedStore {
+    fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.select.select(request)
+    }
+
+    fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.select.select_labels(request)
+    }
+
+    fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
+        self.select.label_names(request)
+    }
+
+    fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
+        self.select.label_values(name, request)
+    }
+
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
+        self.select.exemplars(request)
+    }
+
+    fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
+        self.select.metadata(request)
+    }
+
+    fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.select.loss_warnings(tenant, range)
+    }
+
+    fn label_loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
+        self.select.label_loss_warnings(tenant, range)
+    }
+}
+
+#[cfg(test)]
+impl PartitionedStore {
+    /// Makes the router break a rule.
+    pub(super) fn set_flaw(&mut self, flaw: Option<super::routing::RoutingFlaw>) {
+        if let Some(router) = &mut self.append.router {
+            router.flaw = flaw;
+        }
+    }
+}
