@@ -108,8 +108,10 @@ target/release/firn: build
 
 target/debug/firn: compile
 
+# Also on three stores that divide the series, as the partitions of a cluster do.
 conformance: $(FIRN)
 	$(FIRN) test promql $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))
+	$(FIRN) test promql --partitions 3 $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))
 
 answers:
 	$(if $(PLAIN),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record plain $(PLAIN))

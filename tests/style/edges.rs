@@ -84,6 +84,7 @@ const EDGES: [(&str, &[&str]); 23] = [
             "http-client",
             "rules",
             "bucket",
+            "cluster",
             "discovery",
             "aggregation",
             "ingest",
