@@ -31,10 +31,13 @@ pub(crate) use rebuilt::rebuild_list;
 use crate::block::{Block, BlockCache, BlockId, remove_folder};
 use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::error::StorageError;
+use crate::home::{BlockHome, HomeCommit, RestoredHome};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use firn_model::env::Env;
 use firn_model::labels::METRIC_NAME;
+use firn_model::log::LogPosition;
 use firn_model::matcher::Matcher;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -105,6 +108,11 @@ pub(crate) struct Blocks {
     view: ArcSwap<BlocksView>,
     /// State of the manifest, locked for the duration of a commit.
     committing: Mutex<BlocksCommitState>,
+    /// The place outside of the folder that keeps the blocks, if there is one. Then the folder has
+    /// no manifest.
+    home: Option<Arc<dyn BlockHome>>,
+    /// The position before which blocks contain all samples, for the next commit.
+    covered: AtomicU64,
     /// Total size of the blocks in the manifest, in bytes.
     pub(crate) bytes: Gauge,
     /// Number of blocks in the manifest.
@@ -145,28 +153,7 @@ impl Blocks {
         // on the manifest that was read, so make it durable first.
         let synced = env.disk.sync_dir(dir);
         synced.map_err(StorageError::io("sync folder", dir))?;
-        let blocks = Self {
-            env: env.clone(),
-            dir: dir.to_path_buf(),
-            cache,
-            damages,
-            view: ArcSwap::from_pointee(BlocksView {
-                cut: i64::MIN,
-                blocks: Vec::new(),
-            }),
-            committing: Mutex::new(BlocksCommitState {
-                list: found.list,
-                left: Vec::new(),
-                left_unopened: Vec::new(),
-                before: Vec::new(),
-                apart: BTreeSet::new(),
-                is_in_doubt: false,
-            }),
-            bytes: Gauge::default(),
-            count: Gauge::default(),
-            bad: Gauge::default(),
-            apart: Gauge::default(),
-        };
+        let blocks = Self::new(env.clone(), dir, cache, damages, found.list);
         let mut is_damaged = !found.damages.is_empty();
         for damage in found.damages {
             blocks.damages.report(damage);
@@ -183,6 +170,59 @@ impl Blocks {
             blocks.remove_unlisted_folders(&found.others)?;
         }
         Ok(blocks)
+    }
+
+    /// Opens the blocks of `home`. The folder `dir` contains only those that this process writes.
+    pub(crate) fn open_home(
+        env: &Env,
+        dir: &Path,
+        cache: Arc<BlockCache>,
+        damages: Arc<DamageList>,
+        home: Arc<dyn BlockHome>,
+        restored: RestoredHome,
+    ) -> Self {
+        let mut env = env.clone();
+        env.disk = home.block_disk(env.disk, dir.to_path_buf());
+        let covered = AtomicU64::new(restored.replay_from.0);
+        let list = BlockList::from_restored(restored);
+        let mut blocks = Self::new(env, dir, cache, damages, list);
+        blocks.home = Some(home);
+        blocks.covered = covered;
+        blocks.open_listed_blocks();
+        blocks
+    }
+
+    fn new(
+        env: Env,
+        dir: &Path,
+        cache: Arc<BlockCache>,
+        damages: Arc<DamageList>,
+        list: BlockList,
+    ) -> Self {
+        Self {
+            env,
+            dir: dir.to_path_buf(),
+            cache,
+            damages,
+            view: ArcSwap::from_pointee(BlocksView {
+                cut: i64::MIN,
+                blocks: Vec::new(),
+            }),
+            committing: Mutex::new(BlocksCommitState {
+                list,
+                left: Vec::new(),
+                left_unopened: Vec::new(),
+                before: Vec::new(),
+                apart: BTreeSet::new(),
+                is_in_doubt: false,
+            }),
+            home: None,
+            covered: AtomicU64::new(0),
+            bytes: Gauge::default(),
+            count: Gauge::default(),
+            bad: Gauge::default(),
+            apart: Gauge::default(),
+        }
     }
 
     /// Returns whether blocks exist but no manifest. The manifest must have been lost, because one
@@ -236,24 +276,73 @@ impl Blocks {
     /// failed commit cannot be determined.
     pub(crate) fn prepare_block_dir(&self, id: BlockId) -> Result<PathBuf, StorageError> {
         let mut committing = lock(&self.committing);
-        if committing.is_in_doubt || committing.list.version == 0 {
+        if self.home.is_none() && (committing.is_in_doubt || committing.list.version == 0) {
             let list = committing.list.clone();
             committing.list = self.write_manifest(&mut committing, list)?;
         }
         Ok(self.block_dir(id))
     }
 
-    /// Writes `list` as the current manifest with the next version number and returns it.
+    /// Writes `list` as the current manifest with the next version number and returns it. With a
+    /// home, publishes its differences from the current list instead.
     fn write_manifest(
         &self,
         committing: &mut BlocksCommitState,
         mut list: BlockList,
     ) -> Result<BlockList, StorageError> {
         list.version = committing.list.version + 1;
+        if let Some(home) = &self.home {
+            let commit = self.home_commit(&committing.list, &list);
+            home.publish(&commit).map_err(StorageError::Home)?;
+            return Ok(list);
+        }
         committing.is_in_doubt = true;
         list.write(&*self.env.disk, &self.dir)?;
         committing.is_in_doubt = false;
         Ok(list)
+    }
+
+    /// Returns the differences between two lists.
+    fn home_commit(&self, before: &BlockList, list: &BlockList) -> HomeCommit {
+        let added = list.blocks.iter().filter(|b| !before.contains(b.id));
+        let removed = before.blocks.iter().filter(|b| !list.contains(b.id));
+        HomeCommit {
+            cut: list.cut,
+            late_through: list.late_through,
+            added: added
+                .map(|entry| (entry.clone(), self.block_dir(entry.id)))
+                .collect(),
+            removed: removed.map(|entry| entry.id).collect(),
+            covered: LogPosition(self.covered.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Records that the blocks of the current list contain all samples of the records before
+    /// `position`, and publishes it if it has grown.
+    pub(crate) fn publish_coverage(&self, position: LogPosition) -> Result<(), StorageError> {
+        let before = self.covered.fetch_max(position.0, Ordering::AcqRel);
+        if before >= position.0 {
+            return Ok(());
+        }
+        let published = self.commit(|_| {});
+        if published.is_err() {
+            // The next tick repeats it.
+            self.covered.store(before, Ordering::Release);
+        }
+        published
+    }
+
+    /// Lets the home do work that is due, while no commit runs.
+    pub(crate) fn run_home_maintenance(&self) {
+        if let Some(home) = &self.home {
+            let _committing = lock(&self.committing);
+            home.run_maintenance();
+        }
+    }
+
+    /// Returns the access to files by which blocks are opened.
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
     }
 
     /// Applies `change` to the manifest, makes it durable and then publishes it to readers. New
@@ -395,7 +484,8 @@ impl Blocks {
         }
         let cut = committing.list.cut;
         self.view.store(Arc::new(BlocksView { cut, blocks }));
-        if is_changed {
+        // A home does not record damage: each start opens the blocks again.
+        if is_changed && self.home.is_none() {
             let list = committing.list.clone();
             match self.write_manifest(&mut committing, list) {
                 Ok(list) => committing.list = list,

@@ -18,6 +18,7 @@
 //! read from the other, and the next write rewrites both. Invariant: nothing is appended to a pair
 //! with a damaged file.
 
+pub(crate) mod checkpoint;
 pub(crate) mod payload;
 
 use crate::damage::{Damage, DamageKind};
@@ -283,7 +284,8 @@ impl Catalogue {
             trimmed: self.trimmed,
             next_slot: self.end_slot,
         };
-        let mut encoder = CatalogueSeriesEncoder::new(until_now, &mut files);
+        let mut append = |payload: &[u8]| files.append(payload);
+        let mut encoder = CatalogueSeriesEncoder::new(until_now, &mut append);
         fill(&mut encoder)?;
         let series = encoder.finish(header)?;
         files.sync()?;
@@ -327,9 +329,12 @@ fn list_payload_positions(file: &AppendOnlyFile) -> Vec<LogPosition> {
     positions
 }
 
-/// Encodes series into payloads and writes them.
+/// Callback that stores a payload.
+type AppendPayload<'a> = dyn FnMut(&[u8]) -> Result<(), StorageError> + 'a;
+
+/// Encodes series into payloads and passes each to a callback.
 pub(crate) struct CatalogueSeriesEncoder<'a> {
-    files: &'a mut CatalogueFilePair,
+    append: &'a mut AppendPayload<'a>,
     /// The header before this write. All payloads but the last contain it, because the end of a
     /// write may be torn off.
     until_now: CataloguePayloadHeader,
@@ -342,9 +347,9 @@ pub(crate) struct CatalogueSeriesEncoder<'a> {
 }
 
 impl<'a> CatalogueSeriesEncoder<'a> {
-    fn new(until_now: CataloguePayloadHeader, files: &'a mut CatalogueFilePair) -> Self {
+    fn new(until_now: CataloguePayloadHeader, append: &'a mut AppendPayload<'a>) -> Self {
         Self {
-            files,
+            append,
             until_now,
             bytes: Vec::new(),
             labels: LabelsEncoder::default(),
@@ -356,8 +361,7 @@ impl<'a> CatalogueSeriesEncoder<'a> {
 
     /// Writes the current payload and starts the next one.
     fn write(&mut self, header: CataloguePayloadHeader) -> Result<(), StorageError> {
-        self.files
-            .append(&payload::write(header, &self.bytes, &mut self.deflater))?;
+        (self.append)(&payload::write(header, &self.bytes, &mut self.deflater))?;
         self.bytes.clear();
         self.labels.clear();
         self.last_slot = SeriesSlot(0);

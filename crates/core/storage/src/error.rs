@@ -77,6 +77,9 @@ pub enum StorageError {
         /// Name of the operation: `a snapshot`.
         operation: &'static str,
     },
+    /// The place outside of the folder that keeps the blocks did not store a change of their list.
+    #[error("publish blocks: {0}")]
+    Home(Error),
     /// The folder is not a data folder.
     #[error(
         "folder {} is not a firn data folder: it does not contain a file FORMAT", path.display())]
@@ -254,6 +257,7 @@ impl StorageError {
             Self::Locked { .. } | Self::NotWritable { .. } | Self::Backlog { .. } => {
                 ErrorKind::Unavailable
             }
+            Self::Home(error) => error.kind,
             Self::NoRoom { .. } | Self::Failing { .. } | Self::LateBacklog { .. } => {
                 ErrorKind::Unavailable
             }

@@ -16,6 +16,7 @@ pub(crate) mod catalogue;
 pub(crate) mod compaction;
 pub(crate) mod coverage;
 pub(crate) mod cut;
+pub(crate) mod cut_marks;
 mod disk_space;
 mod flush;
 pub(crate) mod late_coverage;
@@ -170,6 +171,7 @@ impl Maintenance {
         workers.remover.drop_old_blocks();
         workers.remover.drop_old_pages(&mut state);
         workers.trimmer.trim_log(&mut state);
+        self.parts.blocks.run_home_maintenance();
         workers.remover.enforce_size_limit(&mut state);
         workers.manifest.update(&mut state);
         workers.sweeper.sweep_share(&mut state);
@@ -195,7 +197,7 @@ impl Maintenance {
     ///
     /// The log of a store whose folder is scratch keeps its records: such a store is handed off.
     pub(crate) fn close(&self) -> Result<(), Error> {
-        if self.parts.trimming == LogTrimming::Never {
+        if self.parts.trimming != LogTrimming::Sealed {
             return self.hand_off();
         }
         // Waits for the end of the current tick.

@@ -113,7 +113,9 @@ impl StoreParts {
     pub(crate) fn require_local_log(&self, operation: &'static str) -> Result<(), StorageError> {
         match self.trimming {
             LogTrimming::Sealed => Ok(()),
-            LogTrimming::Never => Err(StorageError::NeedsLocalLog { operation }),
+            LogTrimming::ByCut | LogTrimming::Never => {
+                Err(StorageError::NeedsLocalLog { operation })
+            }
         }
     }
 

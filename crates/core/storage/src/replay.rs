@@ -17,6 +17,7 @@ mod reading;
 mod series;
 mod shard_rows;
 
+use crate::catalogue::checkpoint;
 use crate::catalogue::payload::{CataloguePayload, PayloadInflater};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
@@ -91,6 +92,8 @@ pub(crate) struct StartupPages {
     pub(crate) missing_log: Option<Damage>,
     /// Blocks contain the late samples of the log up to this position.
     pub(crate) late_from: LogPosition,
+    /// The catalogue of a checkpoint, beside that of the folder; empty without one.
+    pub(crate) catalogue: Vec<u8>,
 }
 
 /// Restores the contents of the empty `store` and the state of maintenance.
@@ -110,7 +113,7 @@ pub(crate) fn replay(
         spare_rows: Mutex::default(),
         inflaters: Mutex::default(),
     };
-    replay.load_catalogue(state)?;
+    replay.load_catalogue(state, &found.catalogue)?;
     let page_count = found.pages.len();
     let is_whole = replay.load_pages(found.pages, found.is_whole, state) && found.is_whole;
     let kept = store.exemplars.load(&state.exemplars, &mut |damage| {
@@ -153,14 +156,14 @@ impl ReplayState<'_> {
 }
 
 impl ReplayState<'_> {
-    /// Creates the series of the catalogue in the shards. Returns an error before their memory
-    /// exceeds the limit.
-    fn load_catalogue(&self, state: &mut MaintenanceState) -> Result<(), Error> {
+    /// Creates the series of the catalogue in the shards, and those of `checkpoint`. Returns an error
+    /// before their memory exceeds the limit.
+    fn load_catalogue(&self, state: &mut MaintenanceState, checkpoint: &[u8]) -> Result<(), Error> {
         let mut payloads = Vec::new();
         let mut bytes = 0;
         let mut series = 0;
         let mut result = Ok(());
-        state.catalogue.for_each_payload(&mut |payload| {
+        let mut read = |payload: &[u8]| {
             bytes += payload.len();
             payloads.push(payload.to_vec());
             if bytes >= CATALOGUE_BYTES && result.is_ok() {
@@ -168,7 +171,11 @@ impl ReplayState<'_> {
                 bytes = 0;
                 result = self.check_memory(series);
             }
-        });
+        };
+        state.catalogue.for_each_payload(&mut read);
+        if !checkpoint::for_each_payload(checkpoint, &mut read) {
+            self.report_malformed_record("the catalogue of the checkpoint is cut off");
+        }
         result?;
         series += self.read_catalogue(&payloads);
         self.check_memory(series)?;

@@ -32,9 +32,12 @@ use crate::blocks::Blocks;
 use crate::damage::{Damage, DamageList};
 use crate::data_dir::DataDir;
 use crate::exemplars::ExemplarStorage;
+use crate::home::{BlockHome, CatalogueSource};
 use crate::import::ImportTarget;
 use crate::maintenance::Maintenance;
+use crate::maintenance::catalogue::CatalogueWriter;
 use crate::maintenance::coverage::{Coverage, SealWindows};
+use crate::maintenance::cut_marks::CutMarks;
 use crate::maintenance::state::MaintenanceState;
 use crate::parts::head::StoreHead;
 use crate::parts::metrics::StoreMetrics;
@@ -79,6 +82,20 @@ fn seal_windows(options: &StoreOptions) -> SealWindows {
     }
 }
 
+/// Returns a source of the series of a store for checkpoints. It holds no reference to the store,
+/// which holds the home.
+fn catalogue_source(parts: &Arc<StoreParts>) -> CatalogueSource {
+    let parts = Arc::downgrade(parts);
+    Box::new(move || {
+        let Some(parts) = parts.upgrade() else {
+            let text = "the store was closed".to_owned();
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        };
+        let (head, metrics) = (&parts.head, &parts.metrics);
+        Ok(CatalogueWriter { head, metrics }.encode_all()?)
+    })
+}
+
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Store({})", self.parts.options.dir.display())
@@ -114,7 +131,23 @@ impl Store {
         keys: HashKeys,
     ) -> Result<Arc<Store>, Error> {
         let dir = DataDir::open_scratch(&env, &options.dir)?;
-        Self::open_files(dir, env, options, Some(GivenLog { log, keys }))
+        let home = None;
+        Self::open_files(dir, env, options, Some(GivenLog { log, keys, home }))
+    }
+
+    /// Opens a store whose log and blocks are elsewhere, like [`Store::open_with_log`]. `home` keeps
+    /// the blocks and begins the replay at its last checkpoint, so that the log is trimmed
+    /// ([`LogTrimming::ByCut`]).
+    pub fn open_with_home(
+        env: Env,
+        options: StoreOptions,
+        log: Box<dyn DurableLog>,
+        home: Arc<dyn BlockHome>,
+        keys: HashKeys,
+    ) -> Result<Arc<Store>, Error> {
+        let dir = DataDir::open_scratch(&env, &options.dir)?;
+        let home = Some(home);
+        Self::open_files(dir, env, options, Some(GivenLog { log, keys, home }))
     }
 
     fn open_files(
@@ -123,9 +156,17 @@ impl Store {
         options: StoreOptions,
         given: Option<GivenLog>,
     ) -> Result<Arc<Store>, Error> {
-        let trimming = given
+        let home = given.as_ref().and_then(|given| given.home.clone());
+        let trimming = match (&given, &home) {
+            (None, _) => LogTrimming::Sealed,
+            (Some(_), Some(_)) => LogTrimming::ByCut,
+            (Some(_), None) => LogTrimming::Never,
+        };
+        let mut restored = home
             .as_ref()
-            .map_or(LogTrimming::Sealed, |_| LogTrimming::Never);
+            .map(|home| home.restored())
+            .unwrap_or_default();
+        let catalogue = std::mem::take(&mut restored.catalogue);
         let damages = Arc::new(DamageList::default());
         let files = StoreFiles::open(&env, dir, &options, given, &damages)?;
         let (found, log) = (files.found, files.log);
@@ -138,7 +179,14 @@ impl Store {
         );
         let block_cache = BlockCache::new(options.page_cache_bytes).with_damages(damages.clone());
         let folder = files.dir.blocks();
-        let blocks = Blocks::open(&env, &folder, Arc::new(block_cache), damages.clone())?;
+        let block_cache = Arc::new(block_cache);
+        let blocks = match &home {
+            None => Blocks::open(&env, &folder, block_cache, damages.clone())?,
+            Some(home) => {
+                let home = home.clone();
+                Blocks::open_home(&env, &folder, block_cache, damages.clone(), home, restored)
+            }
+        };
         let cut = blocks.view().cut;
         let mut state = MaintenanceState::new(
             found.segments,
@@ -147,6 +195,9 @@ impl Store {
             coverage,
             files.manifest,
         );
+        if trimming == LogTrimming::ByCut {
+            state.cut_marks = Some(CutMarks::new(log.positions().first.previous()));
+        }
         let parts = Arc::new(StoreParts {
             head: StoreHead::new(&options, keys.clone(), cut),
             sealed: Arc::new(sealed),
@@ -172,7 +223,11 @@ impl Store {
             is_whole: files.has_all_pages,
             missing_log: files.missing_log,
             late_from: parts.blocks.list().late_through,
+            catalogue,
         };
+        if let Some(home) = home {
+            home.set_catalogue_source(catalogue_source(&parts));
+        }
         replay(&parts, &mut state, found)?;
         Ok(Self::start(parts, state))
     }

@@ -12,6 +12,7 @@
 use crate::block::{BlockId, BlockMeta};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::home::RestoredHome;
 use firn_model::env::{Disk, OpenMode};
 use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -103,6 +104,20 @@ pub(crate) struct LoadedBlockList {
 }
 
 impl BlockList {
+    /// Returns the list of a home.
+    pub(crate) fn from_restored(restored: RestoredHome) -> Self {
+        let mut blocks = restored.blocks;
+        blocks.sort_by_key(|block| (block.kind, block.sequence));
+        let last = blocks.iter().map(|block| block.sequence).max();
+        Self {
+            version: 1,
+            cut: restored.cut,
+            late_through: restored.late_through,
+            next_sequence: last.unwrap_or(0) + 1,
+            blocks,
+        }
+    }
+
     /// Reads the newest readable manifest in `dir`, or returns an empty list if there is none. A
     /// disk fault is an error rather than a reason to fall back to an older manifest.
     pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<LoadedBlockList, StorageError> {

@@ -2,6 +2,8 @@
 //! the log is not needed.
 
 use super::state::MaintenanceState;
+use crate::catalogue::CatalogueSeriesEncoder;
+use crate::catalogue::checkpoint::encode_catalogue;
 use crate::catalogue::payload::CataloguePayloadHeader;
 use crate::error::StorageError;
 use crate::ids::{SeriesRef, SeriesSlot};
@@ -13,8 +15,8 @@ use firn_model::log::LogPosition;
 /// Writes the series of the index to the catalogue.
 #[derive(Clone, Copy)]
 pub(crate) struct CatalogueWriter<'a> {
-    pub(super) head: &'a StoreHead,
-    pub(super) metrics: &'a StoreMetrics,
+    pub(crate) head: &'a StoreHead,
+    pub(crate) metrics: &'a StoreMetrics,
 }
 
 impl CatalogueWriter<'_> {
@@ -25,31 +27,54 @@ impl CatalogueWriter<'_> {
         state: &mut MaintenanceState,
         trimmed: LogPosition,
     ) -> Result<(), StorageError> {
-        let (index, numbers) = (&self.head.index, &self.head.numbers);
-        let live = index.series_count() as u64;
+        let live = self.head.index.series_count() as u64;
         let catalogue = &mut state.catalogue;
         let is_whole = catalogue.is_mostly_dead(live) || catalogue.needs_whole();
-        let end = index.next_slot();
-        let header = CataloguePayloadHeader {
-            trimmed,
-            next_slot: numbers.slot(SeriesRef(end)),
-        };
+        let (end, header) = self.header(trimmed);
         let first = if is_whole {
             SeriesSlot(0)
         } else {
             catalogue.end_slot()
         };
-        let mut cursor = SeriesCursor::new(index);
         let bytes = catalogue.write(header, is_whole, &mut |encoder| {
-            for series in numbers.numbers_from_slot(first, end) {
-                if cursor.place(series).is_some() {
-                    let labels = index.series_labels(series);
-                    encoder.push(numbers.slot(series), labels.as_ref())?;
-                }
-            }
-            Ok(())
+            self.push_series(first, end, encoder)
         })?;
         self.metrics.catalogue_bytes.add(bytes);
+        Ok(())
+    }
+
+    /// Returns all series of the index as the catalogue of a checkpoint. It contains all series of
+    /// the log that were created before the call.
+    pub(crate) fn encode_all(&self) -> Result<Vec<u8>, StorageError> {
+        // The home records how far the log is covered.
+        let (end, header) = self.header(LogPosition(0));
+        encode_catalogue(header, &mut |encoder| {
+            self.push_series(SeriesSlot(0), end, encoder)
+        })
+    }
+
+    /// Returns the next slot of the index, and the header of a write.
+    fn header(&self, trimmed: LogPosition) -> (u32, CataloguePayloadHeader) {
+        let end = self.head.index.next_slot();
+        let next_slot = self.head.numbers.slot(SeriesRef(end));
+        (end, CataloguePayloadHeader { trimmed, next_slot })
+    }
+
+    /// Passes the series from slot `first` on to `encoder`.
+    fn push_series(
+        &self,
+        first: SeriesSlot,
+        end: u32,
+        encoder: &mut CatalogueSeriesEncoder<'_>,
+    ) -> Result<(), StorageError> {
+        let (index, numbers) = (&self.head.index, &self.head.numbers);
+        let mut cursor = SeriesCursor::new(index);
+        for series in numbers.numbers_from_slot(first, end) {
+            if cursor.place(series).is_some() {
+                let labels = index.series_labels(series);
+                encoder.push(numbers.slot(series), labels.as_ref())?;
+            }
+        }
         Ok(())
     }
 }

@@ -421,6 +421,9 @@ impl Sealer<'_> {
             restored.clear();
         }
         state.coverage.record_mark(mark, end_group, &restored);
+        if let Some(marks) = &mut state.cut_marks {
+            marks.record_mark(mark);
+        }
         let oldest = self.head.oldest_late_sequence();
         state.late.record_mark(mark, oldest);
     }

@@ -3,6 +3,7 @@
 
 use super::coverage::Coverage;
 use super::cut::progress::BlockCutState;
+use super::cut_marks::CutMarks;
 use super::late_coverage::LateCoverage;
 use super::seal::troubles::SealFailures;
 use crate::catalogue::Catalogue;
@@ -25,6 +26,8 @@ pub(crate) struct MaintenanceState {
     pub(crate) catalogue: Catalogue,
     pub(crate) exemplars: ExemplarFile,
     pub(crate) coverage: Coverage,
+    /// Marks of a log that is trimmed by blocks; `None` for another one.
+    pub(crate) cut_marks: Option<CutMarks>,
     pub(crate) late: LateCoverage,
     /// The manifest as last written, or as read at startup.
     pub(crate) manifest: Manifest,
@@ -64,6 +67,7 @@ impl MaintenanceState {
         manifest: Manifest,
     ) -> Self {
         Self {
+            cut_marks: None,
             late: LateCoverage::new(catalogue.trimmed()),
             manifest,
             manifest_not_before: Duration::ZERO,

@@ -7,6 +7,7 @@
 use super::catalogue::CatalogueWriter;
 use super::manifest::ManifestWriter;
 use super::state::MaintenanceState;
+use crate::blocks::Blocks;
 use crate::error::StorageError;
 use crate::exemplars::ExemplarStorage;
 use crate::failpoints::{self, StoreFlaw};
@@ -21,6 +22,7 @@ use firn_model::log::{DurableLog, LogPosition};
 pub(crate) struct LogTrimmer<'a> {
     pub(super) log: &'a dyn DurableLog,
     pub(super) trimming: LogTrimming,
+    pub(super) blocks: &'a Blocks,
     pub(super) journal: &'a JournalTracker,
     pub(super) exemplars: &'a ExemplarStorage,
     pub(crate) catalogue: CatalogueWriter<'a>,
@@ -54,8 +56,13 @@ impl LogTrimmer<'_> {
         if failpoints::has(StoreFlaw::TrimsTooFar) {
             covered = covered.next().min(self.log.positions().last);
         }
-        if self.trimming == LogTrimming::Never {
-            return self.log.mark_sealed(covered.next());
+        match self.trimming {
+            LogTrimming::Sealed => {}
+            LogTrimming::ByCut => {
+                self.log.mark_sealed(covered.next());
+                return self.publish_covered(state);
+            }
+            LogTrimming::Never => return self.log.mark_sealed(covered.next()),
         }
         if covered.next() < self.log.positions().trims_from {
             return;
@@ -77,6 +84,21 @@ impl LogTrimmer<'_> {
         if let Err(e) = trimmed {
             self.metrics.catalogue_failures.inc();
             tracing::error!(error = %e, "failed to trim the log");
+        }
+    }
+
+    /// Publishes the position before which blocks contain all samples of the log. Its home then
+    /// trims the log.
+    fn publish_covered(&self, state: &mut MaintenanceState) {
+        let other = self.other_position(state);
+        let Some(marks) = &mut state.cut_marks else {
+            return;
+        };
+        let by_cut = marks.advance_to_cut(self.blocks.view().cut);
+        let covered = by_cut.min(other);
+        if let Err(e) = self.blocks.publish_coverage(covered.next()) {
+            self.metrics.catalogue_failures.inc();
+            tracing::error!(error = %e, "failed to trim the log: retrying");
         }
     }
 

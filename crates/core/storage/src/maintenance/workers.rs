@@ -97,7 +97,7 @@ impl<'a> MaintenanceWorkers<'a> {
             },
             compactor: Compactor {
                 options,
-                env,
+                env: blocks.env(),
                 blocks,
                 retaining: &parts.retaining,
                 space,
@@ -117,6 +117,7 @@ impl<'a> MaintenanceWorkers<'a> {
             trimmer: LogTrimmer {
                 log,
                 trimming: parts.trimming,
+                blocks,
                 journal: &parts.journal,
                 exemplars: &parts.exemplars,
                 catalogue,

@@ -123,7 +123,7 @@ impl RetentionPolicy<'_> {
 pub(crate) fn log_file_bytes(log: &dyn DurableLog, trimming: LogTrimming) -> u64 {
     match trimming {
         LogTrimming::Sealed => log.pressure().kept_bytes,
-        LogTrimming::Never => 0,
+        LogTrimming::ByCut | LogTrimming::Never => 0,
     }
 }
 

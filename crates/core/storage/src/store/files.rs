@@ -10,6 +10,7 @@ use crate::damage::{Damage, DamageKind, DamageList};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::ExemplarFile;
+use crate::home::BlockHome;
 use crate::log::{LocalLog, LogOptions};
 use crate::manifest::{self, Manifest};
 use crate::parts::options::StoreOptions;
@@ -24,6 +25,8 @@ use std::sync::Arc;
 pub(super) struct GivenLog {
     pub(super) log: Box<dyn DurableLog>,
     pub(super) keys: HashKeys,
+    /// The place that keeps the blocks; `None` if the log keeps all records.
+    pub(super) home: Option<Arc<dyn BlockHome>>,
 }
 
 /// The opened files of a data folder, as passed to replay.

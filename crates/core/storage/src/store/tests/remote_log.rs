@@ -1,6 +1,8 @@
 //! Tests of a store whose log is elsewhere: a store on the same log and an empty folder has
 //! everything that was acked.
 
+mod home;
+mod memory_home;
 mod memory_log;
 
 use super::exemplars::{add_exemplars, all as all_exemplars};
@@ -304,6 +306,16 @@ fn send_random(rng: &SimRng, store: &Store, now: i64, acked: &mut Acked) {
     }
 }
 
+/// Returns the samples of a store by series and time.
+fn held(store: &Store) -> Acked {
+    let series = contents(store, TimeRange::ALL).into_iter();
+    let samples = series.flat_map(|(name, samples)| {
+        let key = move |(time, value): (i64, f64)| ((name.clone(), time), value.to_bits());
+        samples.into_iter().map(key)
+    });
+    samples.collect()
+}
+
 #[test]
 fn random_histories_of_stores_on_one_log_lose_and_repeat_no_sample() {
     for seed in seeds(SEEDS) {
@@ -333,13 +345,6 @@ fn random_histories_of_stores_on_one_log_lose_and_repeat_no_sample() {
                 }
             }
         }
-        let held: Acked = contents(&store, TimeRange::ALL)
-            .into_iter()
-            .flat_map(|(name, samples)| {
-                let key = move |(time, value): (i64, f64)| ((name.clone(), time), value.to_bits());
-                samples.into_iter().map(key)
-            })
-            .collect();
-        assert_eq!(held, acked, "FIRN_SEED={seed}");
+        assert_eq!(held(&store), acked, "FIRN_SEED={seed}");
     }
 }

@@ -10,6 +10,7 @@ use firn_model::log::{
 use firn_model::metrics::{Collect, MetricSink};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A record as it is stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +21,7 @@ pub(super) struct StoredRecord {
 
 /// The stored records, from position 1 on. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct RecordShelf(Arc<Mutex<Vec<StoredRecord>>>);
+pub(super) struct RecordShelf(Arc<Mutex<Vec<StoredRecord>>>, Arc<AtomicU64>);
 
 impl RecordShelf {
     /// Returns the bytes of the records after `position`.
@@ -28,6 +29,16 @@ impl RecordShelf {
         let records = lock(&self.0);
         let after = records.iter().skip(position.0 as usize);
         after.map(|record| record.payload.len() as u64).sum()
+    }
+
+    /// Hides the records before `to` from later writers.
+    pub(super) fn trim(&self, to: LogPosition) {
+        self.1.fetch_max(to.0, Ordering::Relaxed);
+    }
+
+    /// Returns the position of the first record that is not hidden.
+    pub(super) fn first(&self) -> LogPosition {
+        LogPosition(self.1.load(Ordering::Relaxed).max(1))
     }
 
     pub(super) fn records(&self) -> Vec<StoredRecord> {
@@ -93,14 +104,14 @@ impl DurableLog for MemoryLog {
             records: records.into_iter(),
             decoder: LogUnitDecoder::default(),
             position: LogPosition(0),
-            from,
+            from: from.max(self.shelf.first()),
         })
     }
 
     fn positions(&self) -> LogPositions {
         let last = LogPosition(lock(&self.shelf.0).len() as u64);
         LogPositions {
-            first: LogPosition(1),
+            first: self.shelf.first(),
             last,
             durable: last,
             growing: LogPosition(1),
