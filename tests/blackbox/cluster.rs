@@ -79,3 +79,29 @@ fn cluster_check_of_an_unreachable_store_fails_without_showing_the_secret() {
         "{out}{err}"
     );
 }
+
+#[test]
+fn cluster_check_takes_the_bucket_from_a_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("firn.yml");
+    let run = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = firn();
+        command.args(["cluster", "check", "--config"]).arg(&file);
+        let output = command.output().expect("the binary runs");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), errors)
+    };
+    let bucket = folder.path().join("bucket");
+    let text = format!(
+        "firn: {{cluster: {{bucket: \"file://{}\"}}}}\n",
+        bucket.display()
+    );
+    assert_eq!(run(&text).0, Some(0));
+    let (code, errors) = run("global: {}\n");
+    assert_eq!(code, Some(2));
+    assert!(
+        errors.contains("there is no section firn.cluster"),
+        "{errors}"
+    );
+}

@@ -9,6 +9,7 @@ mod alerting;
 mod blocks;
 mod certificates;
 mod cluster;
+mod cluster_node;
 mod command_line;
 mod compare;
 mod configs;

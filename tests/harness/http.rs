@@ -56,6 +56,15 @@ impl Http {
         read(self.agent.get(format!("{}{path}", self.base)).call())
     }
 
+    /// Sends a GET request with these headers.
+    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = self.agent.get(format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        read(request.call())
+    }
+
     /// Sends a DELETE request.
     pub fn delete(&self, path: &str) -> Answer {
         read(self.agent.delete(format!("{}{path}", self.base)).call())

@@ -13,6 +13,7 @@ mod address;
 mod agent;
 mod aggregating;
 mod backend;
+mod cluster;
 mod damages;
 mod error;
 mod features;
@@ -41,7 +42,10 @@ use crate::version;
 use address::{ExternalUrlSource, announce};
 use agent::DiscardingStore;
 use aggregating::AggregationConfigurator;
+use cluster::ClusterMember;
 use error::ServeError;
+use firn_cluster::node::{ClusterNode, StrongSelect};
+use firn_cluster::partitions::store::PartitionedStore;
 use firn_config::Settings;
 use firn_config::config::{self, Config, JobFeatures};
 use firn_config::flags::{self, CommandLine, Request};
@@ -53,7 +57,7 @@ use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
 use firn_model::shares::BudgetShares;
-use firn_model::store::Append;
+use firn_model::store::{Append, Select};
 use firn_model::trace::Tracer;
 use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
@@ -174,7 +178,7 @@ struct ShutdownSequence {
     pipeline: Arc<Pipeline>,
     sending: Arc<RemoteWriteManager>,
     spans: Arc<SpanExportManager>,
-    store: Arc<Store>,
+    store: Arc<PartitionedStore>,
 }
 
 impl ShutdownSequence {
@@ -283,9 +287,34 @@ struct StartingServer {
     /// Exporter of spans, stopped at the end.
     spans: Arc<SpanExportManager>,
     /// The store, shared with the HTTP handlers and set once it is open.
-    opened: Arc<OnceLock<Arc<Store>>>,
+    opened: Arc<OnceLock<Arc<PartitionedStore>>>,
     /// Receiver of the requests to `/-/quit`.
     quitting: mpsc::Receiver<()>,
+    /// The bucket of the log, or `None` if the log is in the data folder.
+    member: Option<ClusterMember>,
+}
+
+/// The open data of a server.
+struct OpenedData {
+    store: Arc<PartitionedStore>,
+    /// The partitions with a log in a bucket, or `None` if the log is in the data folder.
+    node: Option<Arc<ClusterNode>>,
+    /// The lock of a scratch folder. Other folders are locked by their store.
+    _scratch: Option<DataDir>,
+}
+
+impl OpenedData {
+    /// Returns reads of all samples that any node acknowledged before. `wait_max` limits the wait
+    /// for the confirmation of a bucket.
+    fn reads(&self, wait_max: Duration) -> Arc<dyn Select> {
+        match &self.node {
+            None => self.store.clone(),
+            Some(node) => {
+                let logs = node.logs().to_vec();
+                Arc::new(StrongSelect::new(logs, self.store.clone(), wait_max))
+            }
+        }
+    }
 }
 
 impl StartingServer {
@@ -312,6 +341,8 @@ impl StartingServer {
         let opened = Arc::new(OnceLock::new());
         // One pending request to quit is enough. A second one does not fit into the channel.
         let (quit, quitting) = mpsc::channel(1);
+        let member = running.config().cluster.as_ref().map(ClusterMember::open);
+        let member = member.transpose()?;
         let (tracer, spans) = begin_spans(&env, &running.config());
         let parts = parts::build(AppPartsInputs {
             line,
@@ -331,7 +362,7 @@ impl StartingServer {
         let app = ServerApp::new(parts);
         locks.follow_config(&wrap_server(&app));
         running.tell_of_reloads(&app);
-        let dir = take_folder(&env, &options).await?;
+        let dir = take_folder(&env, &options, member.is_some()).await?;
         let servers = HttpServerTasks::start(&settings.listen, &locks, &app).await?;
         let node = Self {
             url: page.url(&locks, servers.first),
@@ -356,16 +387,18 @@ impl StartingServer {
             spans,
             opened,
             quitting,
+            member,
         };
         Ok((node, dir))
     }
 
     /// Opens the store, serves until a signal or a request ends the process, and closes the store.
     async fn run(mut self, dir: DataDir) -> Result<(), ServeError> {
-        let store = tokio::select! {
-            opened = open_store(dir, self.env.clone(), self.options.clone()) => opened?,
+        let data = tokio::select! {
+            opened = open_data(self.member.as_ref(), dir, &self.env, &self.options) => opened?,
             () = self.signals.stop() => return Ok(()),
         };
+        let store = data.store.clone();
         // Changes of the configuration from here on are applied.
         let configs = self.running.subscribe();
         // A process opens its store once.
@@ -381,16 +414,19 @@ impl StartingServer {
         ));
         metadata::set_metadata_sources(&store, &sending, &pipeline, &scraping);
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
-        if !self.running.is_built_in() {
+        if !self.scrapes_itself() {
             scraping::apply(&scraping, &self.running.config());
         }
         let active = self.open_active_queries().await?;
         let notifier = Arc::new(self.notifier(places, scraping.discovery_context()));
         let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
-        let reading = Arc::new(self.begin_reading(&store));
+        let reading = Arc::new(self.begin_reading(&data));
         self.app.open(backend::backend(backend::BackendParts {
             env: self.env.clone(),
             store: store.clone(),
+            local: data.reads(self.read_wait()),
+            eventual: data.node.is_some(),
+            bucket: self.member.as_ref().map(ClusterMember::metrics),
             pipeline: pipeline.clone(),
             scraping: scraping.clone(),
             rules: rules.clone(),
@@ -403,8 +439,8 @@ impl StartingServer {
         }));
         announce(&self.url);
         rules.follow_config(self.running.subscribe()).await;
-        if self.running.is_built_in() {
-            scraping::start_itself(&scraping, &self.app, self.servers.first_port());
+        if self.scrapes_itself() {
+            scraping::start_itself(&scraping, &self.app, &self.own_instance());
         }
         let following = ConfigSubscribers {
             rules: &rules,
@@ -413,9 +449,10 @@ impl StartingServer {
             reading: &reading,
         };
         let apart = follow_apart(configs.clone(), aggregating.clone(), sending.clone());
-        self.serve(configs, (&store, &pipeline, &scraping), &following)
+        let watching = self.watch_bucket(data.node.as_ref());
+        self.serve(configs, (&data, &pipeline, &scraping), &following)
             .await?;
-        drop(apart);
+        drop((apart, watching));
         info!("stop");
         let signals = self.signals;
         let stopping = ShutdownSequence {
@@ -432,7 +469,7 @@ impl StartingServer {
     }
 
     /// Creates the pipeline of samples into `store`, or only to the receivers of an agent.
-    fn pipeline(&self, store: &Arc<Store>) -> Pipeline {
+    fn pipeline(&self, store: &Arc<PartitionedStore>) -> Pipeline {
         let features = self.running.features();
         let into: Arc<dyn Append> = if features.is_agent {
             Arc::new(DiscardingStore)
@@ -481,11 +518,38 @@ impl StartingServer {
         }
     }
 
+    /// Returns whether the server scrapes itself without a job in the config: without a config, and
+    /// in a cluster, which does not support jobs yet.
+    fn scrapes_itself(&self) -> bool {
+        self.running.is_built_in() || self.member.is_some()
+    }
+
+    /// Returns the label `instance` of the server's own metrics.
+    fn own_instance(&self) -> String {
+        match &self.member {
+            None => format!("localhost:{}", self.servers.first_port()),
+            Some(member) => member.name(),
+        }
+    }
+
+    fn read_wait(&self) -> Duration {
+        let member = self.member.as_ref();
+        member.map_or(Duration::ZERO, ClusterMember::read_wait)
+    }
+
+    fn watch_bucket(&self, node: Option<&Arc<ClusterNode>>) -> JoinSet<()> {
+        match (&self.member, node) {
+            (Some(member), Some(node)) => member.watch_store(node, &self.env),
+            _ => JoinSet::new(),
+        }
+    }
+
     /// Creates the reader of the local store and of the remote servers in the config.
-    fn begin_reading(&self, store: &Arc<Store>) -> RemoteReadStore {
-        let of_blocks = store.clone();
+    fn begin_reading(&self, data: &OpenedData) -> RemoteReadStore {
+        let of_blocks = data.store.clone();
         let since = Box::new(move || of_blocks.first_block_ms());
-        let reading = RemoteReadStore::new(store.clone(), since, self.env.clock.clone());
+        let local = data.reads(self.read_wait());
+        let reading = RemoteReadStore::new(local, since, self.env.clock.clone());
         reading.apply_config(&self.running.config());
         reading
     }
@@ -493,7 +557,7 @@ impl StartingServer {
     /// Starts aggregation. No sample is stored before its state is restored.
     async fn begin_aggregation(
         &self,
-        store: &Arc<Store>,
+        store: &Arc<PartitionedStore>,
         pipeline: &Arc<Pipeline>,
         scraping: &Arc<ScrapeManager>,
     ) -> Result<Arc<AggregationConfigurator>, ServeError> {
@@ -557,9 +621,10 @@ impl StartingServer {
     async fn serve(
         &mut self,
         mut configs: watch::Receiver<Arc<Config>>,
-        (store, pipeline, scraping): (&Arc<Store>, &Arc<Pipeline>, &ScrapeManager),
+        (data, pipeline, scraping): (&OpenedData, &Arc<Pipeline>, &ScrapeManager),
         following: &ConfigSubscribers<'_>,
     ) -> Result<(), ServeError> {
+        let store = &data.store;
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
         let mut looking = tokio::time::interval(self.reload_every.unwrap_or(TICK).max(TICK));
@@ -567,6 +632,9 @@ impl StartingServer {
         loop {
             tokio::select! {
                 _ = tick.tick() => {
+                    if let Some(fault) = data.node.as_ref().and_then(|node| node.fault()) {
+                        return Err(ServeError::LostPartition(fault));
+                    }
                     store.tick();
                     pipeline.log_due_rejections();
                     following.rules.tick();
@@ -605,7 +673,7 @@ impl StartingServer {
     fn apply_config(
         &self,
         config: &Arc<Config>,
-        (store, pipeline, scraping): (&Arc<Store>, &Arc<Pipeline>, &ScrapeManager),
+        (store, pipeline, scraping): (&Arc<PartitionedStore>, &Arc<Pipeline>, &ScrapeManager),
         following: &ConfigSubscribers<'_>,
     ) {
         if self.keeps_exemplars {
@@ -613,7 +681,9 @@ impl StartingServer {
         }
         store.set_late_window_ms(late_window_ms(config));
         pipeline.set_translation(config.otlp.clone());
-        scraping::apply(scraping, config);
+        if !self.scrapes_itself() {
+            scraping::apply(scraping, config);
+        }
         let notifier = following.notifier;
         notifier.apply(&config.alerting, &config.external_labels);
         following.reading.apply_config(config);
@@ -628,7 +698,7 @@ impl StartingServer {
 
     /// Applies the retention of a new configuration to the store, if it differs from the `known`
     /// one.
-    fn keep_by_config(&self, known: &mut RetentionSettings, store: &Store) {
+    fn keep_by_config(&self, known: &mut RetentionSettings, store: &PartitionedStore) {
         let retention = (self.retention)();
         if std::mem::replace(known, retention) == retention {
             return;
@@ -702,17 +772,47 @@ fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
     Ok(all)
 }
 
-async fn take_folder(env: &Env, options: &StoreOptions) -> Result<DataDir, ServeError> {
+/// Locks the data folder. That of a server with its log elsewhere is scratch, and is emptied.
+async fn take_folder(
+    env: &Env,
+    options: &StoreOptions,
+    is_scratch: bool,
+) -> Result<DataDir, ServeError> {
     let (env, dir) = (env.clone(), options.dir.clone());
-    Ok(spawn_blocking(move || DataDir::open(&env, &dir)).await??)
+    let open = if is_scratch {
+        DataDir::open_scratch
+    } else {
+        DataDir::open
+    };
+    Ok(spawn_blocking(move || open(&env, &dir)).await??)
 }
 
-async fn open_store(
+/// Opens the store in the data folder, or those of the partitions in a bucket.
+async fn open_data(
+    member: Option<&ClusterMember>,
     dir: DataDir,
-    env: Env,
-    options: StoreOptions,
-) -> Result<Arc<Store>, ServeError> {
-    spawn_blocking(move || Store::open_in(dir, env, options))
-        .await?
-        .map_err(ServeError::Open)
+    env: &Env,
+    options: &StoreOptions,
+) -> Result<OpenedData, ServeError> {
+    if let Some(member) = member {
+        let node = member.lead(env, options).await?;
+        return Ok(OpenedData {
+            store: join_stores(node.stores().to_vec())?,
+            node: Some(node),
+            _scratch: Some(dir),
+        });
+    }
+    let (env, options) = (env.clone(), options.clone());
+    let opened = spawn_blocking(move || Store::open_in(dir, env, options));
+    let store = opened.await?.map_err(ServeError::Open)?;
+    Ok(OpenedData {
+        store: join_stores(vec![store])?,
+        node: None,
+        _scratch: None,
+    })
+}
+
+fn join_stores(stores: Vec<Arc<Store>>) -> Result<Arc<PartitionedStore>, ServeError> {
+    let store = PartitionedStore::new(stores).map_err(ServeError::Open)?;
+    Ok(Arc::new(store))
 }

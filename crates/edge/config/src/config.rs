@@ -9,6 +9,7 @@
 mod access;
 mod aggregation;
 mod alerting;
+pub mod cluster;
 mod fingerprint;
 mod firn;
 mod global;
@@ -36,6 +37,7 @@ pub use crate::features::JobFeatures;
 
 use crate::retention::RetentionSettings;
 use aggregation::AggregationDefaults;
+use cluster::ClusterSettings;
 use firn_aggregation::AggregationSpec;
 use firn_config_schema::schema::{ConfigFindings, ConfigKey, ConfigValueShape, walk};
 use firn_config_schema::section::ConfigSection;
@@ -114,6 +116,8 @@ pub struct Config {
     pub rule_groups: Vec<Arc<RuleGroup>>,
     /// `firn.access`: bearer tokens, and the permissions of users in the web config.
     pub access: AccessSettings,
+    /// `firn.cluster`: the bucket that holds the log, or `None` for a log in the data folder.
+    pub cluster: Option<ClusterSettings>,
     /// `firn.aggregation`: groups and rules of stream aggregation, validated to be streamable.
     pub aggregation: AggregationSpec,
     /// Scrape jobs, including those of `scrape_config_files`, with unique names.
@@ -365,6 +369,7 @@ impl Config {
             is_multitenant,
             access: access::access(firn.section("access"), is_multitenant)?,
             aggregation: aggregation::aggregation(firn.section("aggregation"), defaults)?,
+            cluster: cluster::cluster(firn.section("cluster"))?,
             ignored: Vec::new(),
             text: String::new(),
         })
@@ -428,6 +433,7 @@ impl Config {
                 "firn.multitenancy",
                 self.is_multitenant != newer.is_multitenant,
             ),
+            ("firn.cluster", self.cluster != newer.cluster),
         ];
         let different = differences.into_iter().filter(|(_, differs)| *differs);
         different.map(|(key, _)| key).collect()
@@ -468,6 +474,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<ParsedConfig, 
     if features.is_agent {
         refuse_in_agents(root, &config)?;
     }
+    cluster::refuse_in_clusters(root, &config)?;
     Ok(ParsedConfig {
         config,
         job_files: job_files(root)?,
@@ -481,10 +488,14 @@ fn refuse_in_agents(root: ConfigSection<'_>, config: &Config) -> Result<(), Yaml
         let node = root.get(field).unwrap_or(root.node());
         return Err(node.error(format!("field {field} is not allowed in agent mode")));
     }
-    match root.section("firn").section("aggregation").if_set() {
-        None => Ok(()),
-        Some(section) => Err(section.error("field firn.aggregation is not allowed in agent mode")),
+    let firn = root.section("firn");
+    for key in ["aggregation", "cluster"] {
+        if let Some(section) = firn.section(key).if_set() {
+            let text = format!("field firn.{key} is not allowed in agent mode");
+            return Err(section.error(text));
+        }
     }
+    Ok(())
 }
 
 /// Returns the patterns of `scrape_config_files`, or an error for an invalid one.

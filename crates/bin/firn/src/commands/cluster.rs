@@ -6,12 +6,14 @@
 
 use super::arguments::NOT_UNDERSTOOD;
 use crate::console;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use firn_bucket::{
     AwsEnvironment, BucketMetrics, BucketOptions, CheckOptions, ObjectStoreBucket, StoreReport,
     StoreVerdict, check_store,
 };
+use firn_config::config::{JobFeatures, load_alone};
 use firn_model::env::real;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::runtime::Builder;
@@ -20,17 +22,23 @@ use tokio::runtime::Builder;
 pub fn command() -> Command {
     let url = Arg::new("url")
         .value_name("URL")
-        .required(true)
-        .help("Bucket or folder: s3://bucket/prefix or file:///path");
+        .required_unless_present("config")
+        .help("Bucket or folder: s3://bucket/prefix or file:///path. Overrides that of the config");
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Config file of a node, whose section firn.cluster has the URL and its options");
     let check = Command::new("check")
         .about("Test whether an object store can carry the log of a cluster")
         .after_help(
             "Sixteen clients race to create forty objects: exactly one may win each. The test then \
              reads, lists and deletes them.\n\nThe endpoint, the region and the credentials are \
-             taken from the environment: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, \
-             AWS_SECRET_ACCESS_KEY and so on.",
+             taken from --config, else from the environment: AWS_ENDPOINT_URL, AWS_REGION, \
+             AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and so on.",
         )
-        .arg(url);
+        .arg(url)
+        .arg(config);
     Command::new("cluster")
         .about("Tools for the object store of a cluster")
         .subcommand_required(true)
@@ -40,13 +48,10 @@ pub fn command() -> Command {
 
 /// Runs `firn cluster` with the parsed arguments `matches` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    let url = matches
-        .subcommand()
-        .and_then(|(_, check)| check.get_one::<String>("url"));
-    let Some(url) = url else {
+    let Some((_, arguments)) = matches.subcommand() else {
         return ExitCode::from(NOT_UNDERSTOOD);
     };
-    match check(url) {
+    match check(arguments) {
         Ok(report) => {
             console::out(&format!("{report}\n"));
             match report.verdict {
@@ -73,13 +78,30 @@ enum CheckFailure {
     Process(std::io::Error),
 }
 
-fn check(url: &str) -> Result<StoreReport, CheckFailure> {
+/// Returns the URL and the options of the arguments `url` and `config`.
+fn place(arguments: &ArgMatches) -> Result<(String, BucketOptions), CheckFailure> {
+    let url = arguments.get_one::<String>("url").cloned();
+    let Some(file) = arguments.get_one::<PathBuf>("config") else {
+        // clap requires one of the two.
+        return Ok((url.unwrap_or_default(), BucketOptions::default()));
+    };
+    let features = JobFeatures::from_names(&[]);
+    let config = load_alone(file, features).map_err(|e| CheckFailure::Settings(e.to_string()))?;
+    let Some(cluster) = config.cluster else {
+        let text = format!("{}: there is no section firn.cluster", file.display());
+        return Err(CheckFailure::Settings(text));
+    };
+    Ok((url.unwrap_or(cluster.bucket), cluster.bucket_options))
+}
+
+fn check(arguments: &ArgMatches) -> Result<StoreReport, CheckFailure> {
+    let (url, options) = place(arguments)?;
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CheckFailure::Process)?;
     let env = real::system_env().map_err(CheckFailure::Process)?;
     let bucket = ObjectStoreBucket::open(
-        url,
-        &BucketOptions::default(),
+        &url,
+        &options,
         &AwsEnvironment::of_process(),
         runtime.handle(),
         Arc::new(BucketMetrics::default()),

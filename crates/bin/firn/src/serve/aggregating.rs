@@ -4,6 +4,7 @@
 //! tick. Until then writes are rejected, so that no sample bypasses aggregation.
 
 use firn_aggregation::{AggregatedMetricKind, AggregationInputs, AggregationSpec, KindOf};
+use firn_cluster::partitions::store::PartitionedStore;
 use firn_config::config::Config;
 use firn_ingest::Pipeline;
 use firn_ingest::metadata::PushedMetadata;
@@ -11,7 +12,6 @@ use firn_model::env::Env;
 use firn_model::fingerprint::FingerprintSeed;
 use firn_model::tenant::TenantId;
 use firn_scrape::ScrapeManager;
-use firn_storage::store::Store;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tracing::{error, info};
@@ -42,7 +42,7 @@ impl AggregationConfigurator {
     /// series of a state.
     pub fn new(
         pipeline: Arc<Pipeline>,
-        store: &Store,
+        store: &PartitionedStore,
         env: Env,
         lookback: Duration,
         sources_max: usize,

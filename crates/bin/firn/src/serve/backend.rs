@@ -1,13 +1,16 @@
 //! Connects the parts of the running server to the HTTP handlers, once the store is open.
 
 use crate::file_time;
+use firn_bucket::BucketMetrics;
+use firn_cluster::partitions::store::PartitionedStore;
 use firn_ingest::Pipeline;
 use firn_model::env::Env;
 use firn_model::log::LogHealth;
+use firn_model::metrics::Collect;
+use firn_model::store::Select;
 use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
 use firn_server::parts::Backend;
-use firn_storage::store::Store;
 use std::sync::Arc;
 
 use super::notify::Notifier;
@@ -24,7 +27,14 @@ pub struct BackendParts {
     /// Clock, disk and randomness of the process.
     pub env: Env,
     /// The open store, for statistics, snapshots and metrics of the data.
-    pub store: Arc<Store>,
+    pub store: Arc<PartitionedStore>,
+    /// Reads of the local samples, which include all that were acknowledged before.
+    pub local: Arc<dyn Select>,
+    /// True if other nodes may write the same partitions, so that clients may choose reads that do
+    /// not wait for a confirmation.
+    pub eventual: bool,
+    /// Metrics of the bucket that holds the log, if one does.
+    pub bucket: Option<Arc<BucketMetrics>>,
     /// Pipeline through which pushes and imports write to the store.
     pub pipeline: Arc<Pipeline>,
     /// Scrape targets and their states, for the API and for metrics.
@@ -51,6 +61,19 @@ pub fn backend(parts: BackendParts) -> Backend {
     let blocks = parts.store.clone();
     let (env, kept) = (parts.env, parts.store.clone());
     let notifier = parts.notifier.clone();
+    let mut collectors: Vec<Arc<dyn Collect>> = vec![
+        parts.store.clone(),
+        parts.scraping.clone(),
+        parts.rules.clone(),
+        parts.notifier,
+        parts.sending,
+        parts.reading.clone(),
+        parts.spans,
+        parts.pipeline.aggregation_metrics(),
+    ];
+    if let Some(bucket) = parts.bucket {
+        collectors.push(bucket);
+    }
     Backend {
         active: parts.active,
         stats: Arc::new(move |top| figures.stats(top)),
@@ -64,20 +87,14 @@ pub fn backend(parts: BackendParts) -> Backend {
             let name = file_time::snapshot_name(&env);
             kept.snapshot(&name, skips_head).map(|()| name)
         }),
-        collectors: vec![
-            parts.store.clone(),
-            parts.scraping.clone(),
-            parts.rules.clone(),
-            parts.notifier,
-            parts.sending,
-            parts.reading.clone(),
-            parts.spans,
-            parts.pipeline.aggregation_metrics(),
-        ],
+        collectors,
         alertmanagers: Arc::new(move || notifier.alertmanagers()),
         rule_editor: Arc::new(RuleFolder::new(parts.running)),
         store: parts.reading,
-        local: parts.store,
+        local: parts.local,
+        eventual: parts
+            .eventual
+            .then(|| parts.store.clone() as Arc<dyn Select>),
         pipeline: parts.pipeline,
         scraping: parts.scraping,
         outside: parts.rules.outside_url(),

@@ -3,6 +3,7 @@
 use super::listen::ListenError;
 use super::parts::AppPartsError;
 use super::running::QueryLogError;
+use firn_cluster::node::JoinError;
 use firn_config::config::ConfigError;
 use firn_config::retention::UnknownDiskSize;
 use firn_config::web_config::WebConfigError;
@@ -60,6 +61,13 @@ pub enum ServeError {
         /// Process id of the owner, or `None` if it cannot be determined.
         owner: Option<u32>,
     },
+    /// The bucket of the config is not that of a cluster to which this node can belong.
+    #[error("{0}")]
+    Join(JoinError),
+    /// This process lost a partition that only it leads: another process with the same bucket took
+    /// over, or the log contains an object that this version cannot read.
+    #[error("cluster: {0}")]
+    LostPartition(String),
     /// The remote-write queue of an agent cannot be opened. A server would retry.
     #[error("{0}")]
     Sending(String),

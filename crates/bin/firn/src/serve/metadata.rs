@@ -2,6 +2,7 @@
 //! that file. Blocks store the metadata of their metrics when they are cut.
 
 use super::sending::RemoteWriteManager;
+use firn_cluster::partitions::store::PartitionedStore;
 use firn_ingest::Pipeline;
 use firn_ingest::metadata::FILE_NAME;
 use firn_model::env::Env;
@@ -9,7 +10,6 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::tenant::TenantId;
 use firn_remote_write::RemoteWriteMetadata;
 use firn_scrape::ScrapeManager;
-use firn_storage::store::Store;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
@@ -67,7 +67,7 @@ pub fn collect_metadata(
 /// Connects the sources of metadata with the receivers of `sending` and with the store, which
 /// writes it to blocks.
 pub fn set_metadata_sources(
-    store: &Store,
+    store: &PartitionedStore,
     sending: &RemoteWriteManager,
     pipeline: &Arc<Pipeline>,
     scraping: &Arc<ScrapeManager>,
@@ -75,12 +75,12 @@ pub fn set_metadata_sources(
     sending.learn_from(pipeline, scraping);
     // Weak references, because both sources hold the store.
     let (pipeline, scraping) = (Arc::downgrade(pipeline), Arc::downgrade(scraping));
-    store.set_metadata_source(Box::new(move || {
+    store.set_metadata_source(move || {
         let mut batch = MetadataBatch::default();
         if let Some(scraping) = scraping.upgrade() {
             let known = collect_metadata(pipeline.upgrade().as_deref(), &scraping);
             known.iter().for_each(|said| batch.push(said));
         }
         batch
-    }));
+    });
 }

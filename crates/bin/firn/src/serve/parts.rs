@@ -8,6 +8,7 @@ use crate::process::metrics::{self, ProcessCollector};
 use crate::process::pressure::MemoryPressure;
 use crate::process::profile::ProcessProfiler;
 use crate::version;
+use firn_cluster::partitions::store::PartitionedStore;
 use firn_config::Settings;
 use firn_config::features::{Feature, FeatureEffect, JobFeatures};
 use firn_config::flags::CommandLine;
@@ -21,7 +22,6 @@ use firn_model::trace::Tracer;
 use firn_server::ServerLimits;
 use firn_server::engine::PromqlEngine;
 use firn_server::parts::{AppParts, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings};
-use firn_storage::store::Store;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -68,7 +68,7 @@ pub struct AppPartsInputs<'a> {
     /// Progress of the WAL replay, which the API reports during the start.
     pub replaying: Arc<LogReplayProgress>,
     /// The store, empty during the start and set once it is open.
-    pub store: Arc<OnceLock<Arc<Store>>>,
+    pub store: Arc<OnceLock<Arc<PartitionedStore>>>,
     /// Channel for HTTP requests to `/-/quit`, which end the process.
     pub quit: mpsc::Sender<()>,
 }
@@ -252,7 +252,7 @@ fn runtime_info(
     env: &Env,
     memory: &Budget,
     retention: Provider<RetentionSettings>,
-    store: Arc<OnceLock<Arc<Store>>>,
+    store: Arc<OnceLock<Arc<PartitionedStore>>>,
 ) -> Provider<RuntimeInfo> {
     let start_time: TimestampMs = env.clock.now_ms();
     let memory_limit_bytes = memory.limit_bytes() as u64;

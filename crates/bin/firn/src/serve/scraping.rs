@@ -26,10 +26,9 @@ impl Fetch for SelfScrapeFetcher {
     }
 }
 
-/// Starts scraping `app` as the only target, with the address `localhost:port` in its labels.
-pub fn start_itself(scraping: &ScrapeManager, app: &ServerApp, port: u16) {
-    let address = format!("localhost:{port}");
-    scraping.scrape_itself(&address, Arc::new(SelfScrapeFetcher(app.clone())));
+/// Starts scraping `app` as the only target, with the label `instance`.
+pub fn start_itself(scraping: &ScrapeManager, app: &ServerApp, instance: &str) {
+    scraping.scrape_itself(instance, Arc::new(SelfScrapeFetcher(app.clone())));
 }
 
 /// Applies the scrape jobs of `config`: starts new ones, and stops those that were removed.

@@ -26,6 +26,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::Instant;
 
+/// The header by which a client of a cluster chooses between the reads of `consistent`.
+const CONSISTENCY: &str = "x-firn-consistency";
+
 /// Parameters that contain queries and selectors, in the order in which they are recorded.
 const EXPRESSIONS: [&str; 3] = ["query", "match[]", "match_target"];
 
@@ -58,7 +61,10 @@ impl ApiCall {
         let tenant = app.tenant(request.headers())?;
         let span = request.extensions().get::<SpanContext>().cloned();
         Ok(Self {
-            backend: trace_backend(visible(backend, &request)?, span.as_ref()),
+            backend: trace_backend(
+                visible(consistent(backend, &request)?, &request)?,
+                span.as_ref(),
+            ),
             span,
             endpoint,
             client: client(app, &tenant, &request),
@@ -190,6 +196,25 @@ impl ApiCall {
     /// Returns a 200 response with a JSON document, compressed as the client accepts.
     pub(crate) fn json(&self, document: impl ResponseProducer + 'static) -> Response {
         respond(document, "application/json", self.encoding)
+    }
+}
+
+/// Returns the backend with the reads that the header [`CONSISTENCY`] selects: `strong`, the
+/// default, or `eventual`, which never waits and may miss samples that another node acknowledged.
+fn consistent(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, ApiFailure> {
+    let Some(value) = request.headers().get(CONSISTENCY) else {
+        return Ok(backend);
+    };
+    match (value.as_bytes(), &backend.eventual) {
+        (b"strong", _) | (b"eventual", None) => Ok(backend),
+        (b"eventual", Some(eventual)) => Ok(Arc::new(Backend {
+            store: eventual.clone(),
+            local: eventual.clone(),
+            ..Backend::clone(&backend)
+        })),
+        _ => Err(ApiFailure::bad_data(format!(
+            "header X-Firn-Consistency: expected strong or eventual, got {value:?}"
+        ))),
     }
 }
 

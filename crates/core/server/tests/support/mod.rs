@@ -385,6 +385,7 @@ impl Fixture {
             stats: Arc::new(move |top| stats_of.stats(top)),
             blocks: Arc::new(move || blocks_of.block_stats()),
             local: store.clone(),
+            eventual: None,
             store,
             ..backend(self.log.clone())
         });
@@ -438,6 +439,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         rule_editor: Arc::new(NoRules),
         active: ActiveQueries::none(),
         local: store.clone(),
+        eventual: None,
         store,
         stats: Arc::new(move |_| stats.clone()),
         blocks: Arc::new(blocks_stats),

@@ -18,7 +18,10 @@ impl Store {
     /// must have no series in common. Each table has at most `top` lines. Visits every series, and
     /// finds each term in all stores.
     pub fn joint_stats(stores: &[&Store], top: usize) -> StoreStats {
-        let indexes: Vec<&Index> = stores.iter().map(|store| &*store.parts.head.index).collect();
+        let indexes: Vec<&Index> = stores
+            .iter()
+            .map(|store| &*store.parts.head.index)
+            .collect();
         let tables = IndexStatusTables::build(&indexes, top);
         let lines = |lines: Vec<(String, u64)>| {
             let stat = |(name, value)| NamedStat { name, value };

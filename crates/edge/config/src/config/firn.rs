@@ -2,7 +2,7 @@
 //!
 //! Access and aggregation have readers of their own.
 
-use super::{access, aggregation};
+use super::{access, aggregation, cluster};
 use ConfigValueShape::{Bool, Choice, Count, Duration, Path, Section, Size, Text};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
 use firn_config_schema::section::ConfigSection;
@@ -75,6 +75,7 @@ pub const KEYS: &[ConfigKey] = &[
         "Require the `X-Scope-OrgID` header, which selects the tenant of a request.",
     ),
     key("access", Section(&[access::KEYS])),
+    key("cluster", Section(&[cluster::KEYS])),
     key("aggregation", Section(&[aggregation::KEYS])).explained(
         "{groups: []}",
         "Rules that aggregate samples during ingestion, so that their source series need not be \

@@ -1,0 +1,183 @@
+//! A server whose log is in a bucket: it joins the cluster, leads its partitions, and watches the
+//! store.
+//!
+//! Invariants: a bucket that does not answer delays the start, and ends a running server never. A
+//! server that another process replaced ends with an error. A store that stops honoring the
+//! condition of creations gets no write any more.
+
+use super::error::ServeError;
+use crate::process::host;
+use firn_bucket::{
+    AwsEnvironment, Bucket, BucketMetrics, CheckOptions, ObjectStoreBucket, StoreVerdict, canary,
+};
+use firn_cluster::cluster_format::ClusterFormat;
+use firn_cluster::node::{ClusterNode, JoinError, JoinOptions, NodeOptions, join_cluster};
+use firn_config::config::cluster::ClusterSettings;
+use firn_model::env::{Env, real};
+use firn_storage::store::StoreOptions;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::{JoinSet, spawn_blocking};
+use tracing::{error, info, warn};
+
+/// Pause between two attempts to join while the bucket does not answer.
+const JOIN_PAUSE: Duration = Duration::from_secs(2);
+
+/// Interval of the test whether the store honors the condition of creations.
+const CANARY_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Folder of the scratch folders of the partitions, in the data folder.
+const PARTITIONS_FOLDER: &str = "partitions";
+
+/// The bucket of a server, before and while the server leads partitions.
+pub struct ClusterMember {
+    settings: ClusterSettings,
+    bucket: Arc<dyn Bucket>,
+    metrics: Arc<BucketMetrics>,
+}
+
+impl ClusterMember {
+    /// Opens the bucket of the settings, without a request. Runs on the current runtime.
+    pub fn open(settings: &ClusterSettings) -> Result<Self, ServeError> {
+        let metrics = Arc::new(BucketMetrics::default());
+        let bucket = ObjectStoreBucket::open(
+            &settings.bucket,
+            &settings.bucket_options,
+            &AwsEnvironment::of_process(),
+            &Handle::current(),
+            metrics.clone(),
+        );
+        Ok(Self {
+            settings: settings.clone(),
+            bucket: Arc::new(bucket.map_err(|e| ServeError::Join(JoinError::Bucket(e)))?),
+            metrics,
+        })
+    }
+
+    /// Returns the metrics of the requests to the bucket.
+    pub fn metrics(&self) -> Arc<BucketMetrics> {
+        self.metrics.clone()
+    }
+
+    /// Returns the name of this node: that of the config, else the host name.
+    pub fn name(&self) -> String {
+        self.settings.node.clone().unwrap_or_else(host::name)
+    }
+
+    /// Returns the maximum time for which a strong read waits for its confirmation.
+    pub fn read_wait(&self) -> Duration {
+        self.settings.strong_wait
+    }
+
+    /// Joins the cluster and takes over its partitions. Waits for as long as the bucket does not
+    /// answer.
+    pub async fn lead(
+        &self,
+        env: &Env,
+        options: &StoreOptions,
+    ) -> Result<Arc<ClusterNode>, ServeError> {
+        let format = self.join(env).await?;
+        info!(
+            cluster = %format.cluster,
+            node = self.name(),
+            partitions = format.partitions,
+            "joined the cluster"
+        );
+        let node_options = NodeOptions {
+            flush_interval: self.settings.flush_interval,
+            read_lease: self.settings.read_lease,
+            clock: Arc::new(real::boot_time),
+        };
+        let (bucket, env, options) = (self.bucket.clone(), env.clone(), options.clone());
+        let opened = spawn_blocking(move || {
+            let folder = options.dir.join(PARTITIONS_FOLDER);
+            let count = format.partitions.get() as usize;
+            ClusterNode::open(&bucket, &env, &format, &node_options, |partition| {
+                StoreOptions {
+                    dir: folder.join(partition.to_string()),
+                    ..partition_options(&options, count)
+                }
+            })
+        });
+        Ok(Arc::new(opened.await?.map_err(ServeError::Open)?))
+    }
+
+    async fn join(&self, env: &Env) -> Result<ClusterFormat, ServeError> {
+        loop {
+            let (bucket, env) = (self.bucket.clone(), env.clone());
+            let options = JoinOptions {
+                partitions: self.settings.partitions,
+                version: env!("CARGO_PKG_VERSION"),
+            };
+            let joined = spawn_blocking(move || join_cluster(&*bucket, &env, options)).await?;
+            match joined {
+                Err(e) if e.is_transient() => {
+                    warn!(error = %e, "cannot join the cluster: retrying");
+                    tokio::time::sleep(JOIN_PAUSE).await;
+                }
+                joined => return joined.map_err(ServeError::Join),
+            }
+        }
+    }
+
+    /// Tests the store now and every hour, until the returned set is dropped. The partitions of
+    /// `node` accept no write after a failed test.
+    pub fn watch_store(&self, node: &Arc<ClusterNode>, env: &Env) -> JoinSet<()> {
+        let (bucket, node, env) = (self.bucket.clone(), node.clone(), env.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut interval = tokio::time::interval(CANARY_INTERVAL);
+            loop {
+                interval.tick().await;
+                let (bucket, env) = (bucket.clone(), env.clone());
+                let test = move || {
+                    let options = CheckOptions::new(env.rng.next_u64());
+                    canary(&*bucket, &env.clock, &options)
+                };
+                let Ok(report) = spawn_blocking(test).await else {
+                    continue;
+                };
+                match report.verdict {
+                    StoreVerdict::Accepted => {}
+                    StoreVerdict::Unfinished(e) => warn!(error = %e, "cannot test the bucket"),
+                    StoreVerdict::Refused(reason) => {
+                        error!(
+                            reason,
+                            "the store cannot carry the log: writes are rejected"
+                        );
+                        node.stop_writes(&format!("the store cannot carry the log: {reason}"));
+                        return;
+                    }
+                }
+            }
+        });
+        tasks
+    }
+}
+
+/// Returns the options of the store of one of `count` partitions: an equal part of each limit, since
+/// hashes divide series evenly.
+fn partition_options(options: &StoreOptions, count: usize) -> StoreOptions {
+    let share = |limit: usize| {
+        if limit == usize::MAX {
+            limit
+        } else {
+            limit.div_ceil(count)
+        }
+    };
+    let mut new_series = options.new_series;
+    new_series.all = share(new_series.all);
+    new_series.of_job = share(new_series.of_job);
+    StoreOptions {
+        shards: options.shards.div_ceil(count),
+        series_max: share(options.series_max),
+        head_bytes_max: share(options.head_bytes_max),
+        memory_max: share(options.memory_max),
+        page_cache_bytes: share(options.page_cache_bytes),
+        exemplars_max: share(options.exemplars_max),
+        backlog_bytes_max: options.backlog_bytes_max.div_ceil(count as u64),
+        new_series,
+        ..options.clone()
+    }
+}
