@@ -3,15 +3,14 @@
 //! The main type is the write pipeline ([`Pipeline`]), which admits, decodes, limits, stores,
 //! counts and logs the samples of all protocols. Other parts are relabelling ([`relabel`]), the
 //! import of old text ([`import`]), pushed metric metadata ([`metadata`]), the requests for
-//! remote-write receivers ([`sending`]), the Alertmanagers to notify ([`alertmanagers`]), and the
-//! export of spans ([`span_export`]). All samples are stored
-//! through [`firn_model::store::Append`].
+//! remote-write receivers ([`sending`]), the state of scrape targets for the API ([`targets`]), and
+//! the export of spans ([`span_export`]). All samples are stored through
+//! [`firn_model::store::Append`].
 //!
 //! Invariant: limits are checked before memory is allocated, and every decoded sample is either
 //! stored or counted as dropped under exactly one [`DropReason`]. This crate contains no HTTP
 //! server: the bodies of requests are passed in as bytes.
 
-pub mod alertmanagers;
 mod deltas;
 mod discards;
 pub mod exemplars;
@@ -25,6 +24,7 @@ mod refusals;
 pub mod relabel;
 pub mod sending;
 pub mod span_export;
+pub mod targets;
 
 pub use discards::DiscardEntry;
 pub use limits::IngestLimits;

@@ -6,7 +6,7 @@
 use crate::admission::active::ActiveQueries;
 use crate::admission::limits::ServerLimits;
 use firn_ingest::Pipeline;
-use firn_ingest::alertmanagers::DiscoveredAlertmanagers;
+use firn_ingest::targets::{DiscoveredAlertmanagers, ScrapePoolView};
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
@@ -19,7 +19,6 @@ use firn_model::store::Select;
 use firn_model::trace::Tracer;
 use firn_promql::{Features, Options};
 use firn_rules::view::RuleGroups;
-use firn_scrape::ScrapeManager;
 use firn_wire::remote_write::RemoteWriteVersion;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -113,8 +112,8 @@ pub struct Backend {
     pub eventual: Option<Arc<dyn Select>>,
     /// Receives writes: validates, limits and appends samples.
     pub pipeline: Arc<Pipeline>,
-    /// Scrape pools and their targets, for the API.
-    pub scraping: Arc<ScrapeManager>,
+    /// Returns the scrape pools with their targets, sorted by name.
+    pub scrape_pools: Provider<Vec<Arc<ScrapePoolView>>>,
     /// Rule groups and backfills, for the API.
     pub rules: Arc<dyn RuleGroups>,
     /// Returns the Alertmanagers that receive notifications.

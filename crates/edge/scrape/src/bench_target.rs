@@ -2,11 +2,11 @@
 
 use super::settings::ScrapeJobSettings;
 use super::state::ScrapeState;
-use super::status::TargetStatus;
 use super::target::{TargetCandidate, target_from_address};
 use firn_discovery::TargetGroup;
 use firn_http_client::DecodedBody;
 use firn_http_client::MemoryShare;
+use firn_ingest::targets::TargetStatus;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};

@@ -1,8 +1,8 @@
 //! The interface for fetching the metrics of a target.
 
 use super::settings::ScrapeJobSettings;
-use super::target::ScrapeTarget;
 use firn_http_client::DecodedBody;
+use firn_ingest::targets::ScrapeTarget;
 use firn_model::error::Error;
 use firn_model::trace::TraceSpan;
 use std::pin::Pin;

@@ -2,11 +2,11 @@
 
 use super::fetch::{Fetch, FetchFactory, Fetching};
 use super::settings::ScrapeJobSettings;
-use super::target::ScrapeTarget;
 use firn_http_client::{
     BodyLimit, ConnectionSlots, HttpClient, HttpSettings, ResponseBody, USER_AGENT, read_body,
     status_text, with_trace,
 };
+use firn_ingest::targets::ScrapeTarget;
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;

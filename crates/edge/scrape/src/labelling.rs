@@ -2,8 +2,8 @@
 //! checks limits.
 
 use super::settings::{ScrapeJobSettings, ScrapeLimits};
-use super::target::ScrapeTarget;
 use firn_ingest::relabel;
+use firn_ingest::targets::ScrapeTarget;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::names::NameScheme;

@@ -10,10 +10,14 @@
 //! The semantics are those of Prometheus: a series that vanishes gets a staleness marker, a failed
 //! scrape makes all of them vanish, and five additional series describe the scrape itself.
 //!
+//! The Alertmanagers that receive alerts are discovered and relabelled like targets
+//! ([`alertmanagers`]).
+//!
 //! Invariant: a scrape is one batch, so that a query sees all of it or nothing; scrapes of one
 //! target never overlap; and whatever one target exposes, the memory left to the others suffices
 //! for ordinary scrapes.
 
+pub mod alertmanagers;
 mod anchors;
 mod bench_target;
 mod cache;
@@ -29,24 +33,21 @@ mod resources;
 mod runner;
 mod settings;
 mod state;
-mod status;
 mod target;
 #[cfg(test)]
 mod tests;
-mod view;
 mod zeros;
 
 pub use bench_target::BenchTarget;
 pub use fetch::{Fetch, Fetching};
 pub use settings::{SELF_SCRAPE_INTERVAL, ScrapeJobSettings, ScrapeLimits, StartTimeSettings};
-pub use status::{LastScrape, TargetHealth, TargetStatus};
-pub use target::{CheckedTarget, ScrapeTarget, check_target};
-pub use view::{ActiveTarget, ScrapePoolView};
+pub use target::{CheckedTarget, check_target};
 
 use fetch::FixedFetchFactory;
 use firn_discovery::DiscoveryContext;
 use firn_http_client::ConnectionSlots;
 use firn_ingest::Pipeline;
+use firn_ingest::targets::ScrapePoolView;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, MetricSink};

@@ -2,7 +2,7 @@
 
 use super::fetch::{Fetch, FetchFactory};
 use super::settings::ScrapeJobSettings;
-use super::target::ScrapeTarget;
+use firn_ingest::targets::ScrapeTarget;
 use std::sync::Arc;
 
 /// The plan for scraping one target, which its runner gets again whenever something changes.

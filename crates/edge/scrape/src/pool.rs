@@ -11,9 +11,9 @@ use super::plan::{ScrapeJobLifecycle, ScrapePlan};
 use super::resources::ScrapeResources;
 use super::runner::{ScrapeLoopHandle, ScrapeLoopOrder};
 use super::settings::ScrapeJobSettings;
-use super::target::{ScrapeTarget, TargetCandidate, target_from_address};
-use super::view::{ActiveTarget, ScrapePoolView};
+use super::target::{TargetCandidate, first_scrape_delay, target_from_address};
 use firn_discovery::{Discovery, DiscoveryOwner, DiscoverySettings, TargetGroup};
+use firn_ingest::targets::{ActiveTarget, ScrapePoolSnapshot, ScrapePoolView, ScrapeTarget};
 use firn_model::labels::Labels;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl ScrapePool {
         resources: Arc<ScrapeResources>,
     ) -> Self {
         let (orders, follows) = watch::channel(ScrapePoolOrder::Run(job.clone()));
-        let view = Arc::new(ScrapePoolView::new(job.clone()));
+        let view = Arc::new(ScrapePoolView::new(&job.name, job.relabel.clone()));
         let work = ScrapePoolTask {
             manner,
             resources,
@@ -270,7 +270,7 @@ impl ScrapePoolTask {
         if self.manner.begins_at_once {
             Duration::ZERO
         } else {
-            target.first_scrape_delay(self.resources.clock.now_ms(), self.resources.seed())
+            first_scrape_delay(target, self.resources.clock.now_ms(), self.resources.seed())
         }
     }
 
@@ -293,11 +293,12 @@ impl ScrapePoolTask {
             let key = |t: &ActiveTarget| t.target.identity();
             (&a.target.url, key(a)).cmp(&(&b.target.url, key(b)))
         });
-        let mut seen = self.view.lock_snapshot();
-        seen.job = self.job.clone();
-        seen.active = active;
-        seen.dropped = Arc::new(dropped);
-        seen.dropped_count = dropped_count;
+        self.view.update(ScrapePoolSnapshot {
+            relabel: self.job.relabel.clone(),
+            active,
+            dropped: Arc::new(dropped),
+            dropped_count,
+        });
     }
 
     /// Ends all runners, with or without staleness markers, and waits for them.

@@ -1,7 +1,7 @@
 //! Writes the series that describe each scrape, such as `up`.
 
 use super::settings::ScrapeJobSettings;
-use super::target::ScrapeTarget;
+use firn_ingest::targets::ScrapeTarget;
 use firn_model::batch::Batch;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{TimestampMs, stale_nan};

@@ -14,11 +14,12 @@ use super::failure_log;
 use super::plan::ScrapePlan;
 use super::resources::ScrapeResources;
 use super::state::{ScrapeResult, ScrapeState};
-use super::status::{LastScrape, TargetHealth, TargetStatus};
+use super::target::first_scrape_delay;
 use firn_http_client::DecodedBody;
 use firn_http_client::MemoryShare;
 use firn_ingest::SampleSender;
 use firn_ingest::WriteOutcome;
+use firn_ingest::targets::{LastScrape, TargetHealth, TargetStatus};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_model::store::Append;
@@ -169,10 +170,7 @@ impl ScrapeLoop {
         let old = std::mem::replace(&mut self.plan, plan);
         if old.target.interval != self.plan.target.interval {
             let now = self.resources.clock.now_ms();
-            let offset = self
-                .plan
-                .target
-                .first_scrape_delay(now, self.resources.seed());
+            let offset = first_scrape_delay(&self.plan.target, now, self.resources.seed());
             *ticks = self::new_schedule(offset, self.plan.target.interval);
             self.schedule_start = None;
         }

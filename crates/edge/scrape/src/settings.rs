@@ -9,6 +9,7 @@ use firn_model::names::NameScheme;
 use firn_wire::exposition::{ScrapeNameEscaping, ScrapeProtocol};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Interval at which Firn scrapes itself: short enough that the web page shows a curve within a
@@ -111,8 +112,8 @@ pub struct ScrapeJobSettings {
     pub http: HttpSettings,
     /// Service discoveries that find the targets.
     pub discoveries: Vec<DiscoverySettings>,
-    /// `relabel_configs`, applied to targets.
-    pub relabel: Vec<RelabelRule>,
+    /// `relabel_configs`, applied to targets. The view of the job shares them.
+    pub relabel: Arc<Vec<RelabelRule>>,
     /// `metric_relabel_configs`, applied to samples.
     pub metric_relabel: Vec<RelabelRule>,
 }
@@ -160,7 +161,7 @@ impl ScrapeJobSettings {
             failure_log_file: None,
             http: HttpSettings::default(),
             discoveries: Vec::new(),
-            relabel: Vec::new(),
+            relabel: Arc::default(),
             metric_relabel: Vec::new(),
         }
     }

@@ -10,6 +10,7 @@ use super::settings::ScrapeJobSettings;
 use firn_discovery::{TargetGroup, check_address};
 use firn_http_client::{encode_host, encode_path, form_encode};
 use firn_ingest::relabel;
+use firn_ingest::targets::ScrapeTarget;
 use firn_model::labels::{Labels, LabelsBuilder};
 use firn_model::tenant::TenantId;
 use firn_model::units::{format_duration, parse_duration};
@@ -27,34 +28,6 @@ const TIMEOUT: &str = "__scrape_timeout__";
 const CONVERT_CLASSIC: &str = "__convert_classic_histograms_to_nhcb__";
 const ALWAYS_CLASSIC: &str = "__always_scrape_classic_histograms__";
 const NATIVE: &str = "__scrape_native_histograms__";
-
-/// A target, with the settings in which it differs from its job. Created whenever a discovery
-/// returns a list.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScrapeTarget {
-    /// Tenant to which its samples belong.
-    pub tenant: TenantId,
-    /// Labels that all its series get, including `job` and `instance`.
-    pub labels: Labels,
-    /// Labels before relabelling, including meta labels.
-    pub discovered: Labels,
-    /// URL to scrape, including parameters.
-    pub url: String,
-    /// Time between two scrapes, from the job or a label.
-    pub interval: Duration,
-    /// The interval as written in the label.
-    pub interval_text: String,
-    /// Longest duration of a scrape, from the job or a label.
-    pub timeout: Duration,
-    /// The timeout as written in the label.
-    pub timeout_text: String,
-    /// True if native histograms are scraped.
-    pub native_histograms: bool,
-    /// True if classic histograms are kept beside native ones.
-    pub always_classic: bool,
-    /// True if classic histograms are converted to native ones.
-    pub convert_classic: bool,
-}
 
 /// The result for one address: a valid target, or one that relabelling dropped. Both are shown by
 /// the API.
@@ -282,28 +255,20 @@ fn build_url(job: &ScrapeJobSettings, labels: &LabelsBuilder) -> Result<String, 
     Ok(format!("{scheme}://{address}{slash}{path}{query}"))
 }
 
-impl ScrapeTarget {
-    /// Returns the identity of the target: targets of one job with the same labels and URL are the
-    /// same.
-    pub(super) fn identity(&self) -> (Labels, String) {
-        (self.labels.clone(), self.url.clone())
-    }
-
-    /// Returns the delay from `now_ms` to the first scrape. Targets are spread over their interval
-    /// by their identity, so that a restart does not move them; `seed` distinguishes servers that
-    /// scrape the same targets.
-    pub(super) fn first_scrape_delay(&self, now_ms: i64, seed: u64) -> Duration {
-        let interval = self.interval.as_millis().max(1) as u64;
-        let labels = self.labels.as_bytes().iter();
-        let hash = labels
-            .chain(self.url.as_bytes())
-            .fold(FNV_BASIS, |hash, byte| {
-                (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)
-            });
-        let place = (u128::from(mix_bits(hash ^ seed)) * u128::from(interval)) >> 64;
-        let since = now_ms.rem_euclid(interval as i64) as u64;
-        Duration::from_millis((place as u64 + interval - since) % interval)
-    }
+/// Returns the delay from `now_ms` to the first scrape. Targets are spread over their interval
+/// by their identity, so that a restart does not move them; `seed` distinguishes servers that
+/// scrape the same targets.
+pub(super) fn first_scrape_delay(target: &ScrapeTarget, now_ms: i64, seed: u64) -> Duration {
+    let interval = target.interval.as_millis().max(1) as u64;
+    let labels = target.labels.as_bytes().iter();
+    let hash = labels
+        .chain(target.url.as_bytes())
+        .fold(FNV_BASIS, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)
+        });
+    let place = (u128::from(mix_bits(hash ^ seed)) * u128::from(interval)) >> 64;
+    let since = now_ms.rem_euclid(interval as i64) as u64;
+    Duration::from_millis((place as u64 + interval - since) % interval)
 }
 
 /// Mixes all bits (the finalizer of SplitMix64): FNV alone hardly changes the high bits when only
@@ -322,6 +287,7 @@ mod tests {
     use super::*;
     use firn_ingest::relabel::{RelabelAction, RelabelRuleSettings};
     use firn_model::names::NameScheme;
+    use std::sync::Arc;
 
     fn group(labels: &[(&str, &str)]) -> TargetGroup {
         TargetGroup {
@@ -394,13 +360,13 @@ mod tests {
             };
             rule.compile(NameScheme::Utf8).unwrap()
         };
-        job.relabel = vec![
+        job.relabel = Arc::new(vec![
             rule("__address__", "__param_target"),
             rule("__meta_port", "__address__"),
             rule("__meta_path", "__metrics_path__"),
             rule("__meta_interval", "__scrape_interval__"),
             rule("__meta_interval", "__scrape_timeout__"),
-        ];
+        ]);
         let meta = [
             ("__meta_port", "h:2"),
             ("__meta_path", "probe"),
@@ -447,7 +413,7 @@ mod tests {
             action: RelabelAction::Drop,
             ..RelabelRuleSettings::default()
         };
-        job.relabel = vec![drop.compile(NameScheme::Utf8).unwrap()];
+        job.relabel = Arc::new(vec![drop.compile(NameScheme::Utf8).unwrap()]);
         let e = target(&job, "x", &[]).unwrap_err();
         assert!(e.starts_with("dropped {__address__=\"x\", "), "{e}");
     }
@@ -458,8 +424,9 @@ mod tests {
         let mut counts = [0; 6];
         for i in 0..600 {
             let t = target(&job, &format!("host-{i}:9100"), &[]).unwrap();
-            let at =
-                |now: i64| (now as u64 + t.first_scrape_delay(now, 7).as_millis() as u64) % 60_000;
+            let at = |now: i64| {
+                (now as u64 + first_scrape_delay(&t, now, 7).as_millis() as u64) % 60_000
+            };
             assert_eq!(at(0), at(123_457));
             counts[(at(0) / 10_000) as usize] += 1;
         }

@@ -5,11 +5,11 @@ mod jobs;
 
 use super::settings::{ScrapeJobSettings, StartTimeSettings};
 use super::state::ScrapeState;
-use super::status::TargetStatus;
-use super::target::ScrapeTarget;
 use firn_http_client::DecodedBody;
 use firn_http_client::MemoryShare;
 use firn_ingest::relabel::{RelabelAction, RelabelRule, RelabelRuleSettings};
+use firn_ingest::targets::ScrapeTarget;
+use firn_ingest::targets::TargetStatus;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};

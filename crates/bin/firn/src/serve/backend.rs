@@ -60,7 +60,7 @@ pub fn backend(parts: BackendParts) -> Backend {
     let (figures, log) = (parts.store.clone(), parts.store.clone());
     let blocks = parts.store.clone();
     let (env, kept) = (parts.env, parts.store.clone());
-    let notifier = parts.notifier.clone();
+    let (notifier, scraping) = (parts.notifier.clone(), parts.scraping.clone());
     let mut collectors: Vec<Arc<dyn Collect>> = vec![
         parts.store.clone(),
         parts.scraping.clone(),
@@ -96,7 +96,7 @@ pub fn backend(parts: BackendParts) -> Backend {
             .eventual
             .then(|| parts.store.clone() as Arc<dyn Select>),
         pipeline: parts.pipeline,
-        scraping: parts.scraping,
+        scrape_pools: Arc::new(move || scraping.pool_views()),
         outside: parts.rules.outside_url(),
         rules: parts.rules,
     }

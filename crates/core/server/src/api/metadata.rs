@@ -8,10 +8,10 @@ use super::targets::{LabelMap, label_map};
 use crate::http::failure::ApiFailure;
 use axum::response::Response;
 use firn_ingest::metadata::FamilyMetadata;
+use firn_ingest::targets::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::store::MetadataRequest;
-use firn_scrape::{ActiveTarget, ScrapePoolView};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ pub(crate) async fn by_target(call: ApiCall) -> Result<Response, ApiFailure> {
     let metric = call.form.get("metric").to_owned();
     let engine = call.app.parts.engine.clone();
     let budget = call.app.budgets.query();
-    let views = call.backend.scraping.pool_views();
+    let views = (call.backend.scrape_pools)();
     run_and_respond(&call, move |cancel| {
         let mut memory = budget.create_reservation();
         let matchers = match selector.as_str() {
@@ -141,7 +141,7 @@ pub(super) fn first_of_each_metric(call: &ApiCall) -> BTreeMap<String, FamilyMet
             found.insert(name.to_owned(), metadata.clone());
         }
     };
-    for active in active(&call.backend.scraping.pool_views()) {
+    for active in active(&(call.backend.scrape_pools)()) {
         active.status.for_each_metadata(&mut add);
     }
     let pushed = call.backend.pipeline.metadata();
@@ -155,7 +155,7 @@ pub(crate) async fn by_metric(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
     let per_metric = limit_per_metric(&call)?;
     let metric = call.form.get("metric").to_owned();
-    let views = call.backend.scraping.pool_views();
+    let views = (call.backend.scrape_pools)();
     let (pushed, tenant) = (
         call.backend.pipeline.metadata().clone(),
         call.tenant.clone(),

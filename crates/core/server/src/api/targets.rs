@@ -11,9 +11,9 @@ use crate::http::failure::ApiFailure;
 use crate::parts::AppParts;
 use axum::response::Response;
 use firn_ingest::relabel::{self, RelabelRule};
+use firn_ingest::targets::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::quote::quote;
-use firn_scrape::{ActiveTarget, ScrapePoolView};
 use firn_yaml::YamlNode;
 use serde::Serialize;
 use serde_json::json;
@@ -44,7 +44,7 @@ struct ScrapePoolsDocument {
 
 /// Returns the names of all scrape pools, sorted.
 pub(crate) async fn scrape_pools(call: ApiCall) -> Result<Response, ApiFailure> {
-    let views = call.backend.scraping.pool_views();
+    let views = (call.backend.scrape_pools)();
     let names = views.iter().map(|view| view.name().to_owned());
     let scrape_pools = names.collect();
     ok_response(&call, &ScrapePoolsDocument { scrape_pools })
@@ -112,7 +112,7 @@ pub(crate) async fn targets(call: ApiCall) -> Result<Response, ApiFailure> {
     let state = call.form.get("state").to_lowercase();
     let shows = |what: &str| matches!(state.as_str(), "" | "any") || state == what;
     let (shows_active, shows_dropped) = (shows("active"), shows("dropped"));
-    let views = call.backend.scraping.pool_views();
+    let views = (call.backend.scrape_pools)();
     let app = call.app.clone();
     // There may be many thousands of targets, so they are encoded in the query queue.
     run_and_respond(&call, move |_| {
@@ -282,7 +282,7 @@ pub(crate) async fn relabel_steps(call: ApiCall) -> Result<Response, ApiFailure>
         return Err(ApiFailure::bad_data("no labels parameter provided"));
     }
     let (pool, text) = (pool.to_owned(), text.to_owned());
-    let views = call.backend.scraping.pool_views();
+    let views = (call.backend.scrape_pools)();
     run_and_respond(&call, move |_| {
         let labels: LabelMap = serde_json::from_str(&text)
             .map_err(|e| ApiFailure::bad_data(format!("error parsing labels: {e}")))?;
@@ -291,10 +291,9 @@ pub(crate) async fn relabel_steps(call: ApiCall) -> Result<Response, ApiFailure>
                 "error retrieving scrape config: scrape pool {pool:?} not found"
             )));
         };
-        let job = view.job_settings();
-        let steps = relabel::trace_rules(&job.relabel, &Labels::from_pairs(labels));
-        let documents = job
-            .relabel
+        let rules = view.relabel_rules();
+        let steps = relabel::trace_rules(&rules, &Labels::from_pairs(labels));
+        let documents = rules
             .iter()
             .zip(steps)
             .map(|(rule, step)| RelabelStepDocument {

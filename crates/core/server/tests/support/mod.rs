@@ -6,7 +6,6 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
-use firn_http_client::ConnectionSlots;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::budget::{Budget, Reservation};
@@ -32,7 +31,6 @@ use firn_promql::value::{
     MatrixSeries, PromqlError, QueryPointValue, QueryResult, QueryStats, QueryValue, VectorElement,
 };
 use firn_promql::{EvalTime, Features, Options, QueryContext};
-use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
 use firn_server::ServerLimits;
 use firn_server::engine::QueryEngine;
@@ -424,15 +422,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
     let pipeline = Arc::new(Pipeline::new(log, clock.clone(), limits, &memory));
     Backend {
         write_fault: Arc::new(move || faulty.fault.lock().unwrap().clone()),
-        scraping: Arc::new(ScrapeManager::new(
-            pipeline.clone(),
-            (
-                clock.clone(),
-                Tracer::new(clock, Arc::new(firn_model::env::sim::SimRng::new(1))),
-            ),
-            &memory,
-            ConnectionSlots::unlimited(),
-        )),
+        scrape_pools: Arc::new(Vec::new),
         pipeline,
         rules: Arc::new(()),
         alertmanagers: Arc::new(Default::default),

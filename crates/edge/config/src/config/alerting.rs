@@ -9,9 +9,9 @@ use firn_config_schema::section::ConfigSection;
 use firn_discovery::{DISCOVERY_KEYS, read_discoveries, read_sigv4};
 use firn_http_client::AuthMethod;
 use firn_http_client::http_config::{HTTP_CLIENT, http};
-use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::relabel::RelabelRule;
 use firn_model::names::NameScheme;
+use firn_scrape::alertmanagers::AlertmanagerSettings;
 use firn_yaml::YamlError;
 use std::sync::Arc;
 

@@ -140,7 +140,7 @@ fn job(
             .or_else(|| global.failure_log_file.clone()),
         http: http(section.node(), section.dir())?,
         discoveries: read_discoveries(section.node(), section.dir())?,
-        relabel: rules(section, "relabel_configs", names)?,
+        relabel: Arc::new(rules(section, "relabel_configs", names)?),
         metric_relabel: rules(section, "metric_relabel_configs", names)?,
         ..ScrapeJobSettings::new(name)
     };

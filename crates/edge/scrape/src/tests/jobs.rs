@@ -3,14 +3,13 @@
 use super::{body, lines};
 use crate::fetch::FetchFactory;
 use crate::plan::ScrapeJobLifecycle;
-use crate::{
-    Fetch, Fetching, ScrapeJobSettings, ScrapeManager, ScrapePoolView, ScrapeTarget, TargetHealth,
-};
+use crate::{Fetch, Fetching, ScrapeJobSettings, ScrapeManager};
 use firn_discovery::{DiscoverySettings, TargetGroup};
 use firn_http_client::ConnectionSlots;
 use firn_ingest::IngestLimits;
 use firn_ingest::Pipeline;
 use firn_ingest::relabel::{RelabelAction, RelabelRuleSettings};
+use firn_ingest::targets::{ScrapePoolView, ScrapeTarget, TargetHealth};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
@@ -331,7 +330,7 @@ async fn job_shows_what_relabelling_dropped() {
         action: RelabelAction::Keep,
         ..RelabelRuleSettings::default()
     };
-    keeping.relabel = vec![keep.compile(NameScheme::Utf8).unwrap()];
+    keeping.relabel = Arc::new(vec![keep.compile(NameScheme::Utf8).unwrap()]);
     keeping.keep_dropped_targets = 1;
     bench.apply(keeping, true);
     bench.until(5).await;

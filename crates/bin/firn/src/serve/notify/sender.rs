@@ -1,13 +1,13 @@
 //! Sender of notifications to one Alertmanager: executes the steps that its outbox returns.
 
 use firn_http_client::HttpClient;
-use firn_ingest::alertmanagers;
 use firn_model::metrics::DurationHistogram;
 use firn_model::sync::lock;
 use firn_rules::notification::{
     AlertNotification, NotificationOutbox, OutboxAction, OutboxCounts, OutboxEvent, OutboxLimits,
     encode_notifications,
 };
+use firn_scrape::alertmanagers;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;

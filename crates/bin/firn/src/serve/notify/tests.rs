@@ -3,11 +3,11 @@
 use super::*;
 use firn_discovery::{DiscoveryContext, DiscoveryMetrics, DiscoverySettings, TargetGroup};
 use firn_http_client::HttpSettings;
-use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::relabel::{RelabelAction, RelabelRuleSettings};
 use firn_model::env::sim::SimClock;
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_rules::instant::RuleInstant;
+use firn_scrape::alertmanagers::AlertmanagerSettings;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};

@@ -3,9 +3,10 @@
 //! Follows upstream's `notifier/alertmanager.go` for the labels that relabelling sees and for its
 //! effects.
 
-use crate::relabel::{self, RelabelRule};
 use firn_discovery::{DiscoverySettings, SigV4Settings, TargetGroup, check_address};
 use firn_http_client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, encode_path, read_body};
+use firn_ingest::relabel::{self, RelabelRule};
+use firn_ingest::targets::DiscoveredAlertmanagers;
 use firn_model::error::Error;
 use firn_model::labels::LabelsBuilder;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT as AGENT};
@@ -39,16 +40,6 @@ pub struct AlertmanagerSettings {
     pub relabel: Vec<RelabelRule>,
     /// `alert_relabel_configs`, applied to the alerts that they receive.
     pub alert_relabel: Vec<RelabelRule>,
-}
-
-/// The URLs of the discovered Alertmanagers, as the API shows them and the notifier uses them. The
-/// lists are computed again whenever a discovery changes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiscoveredAlertmanagers {
-    /// URLs that receive alerts, without duplicates.
-    pub active: Vec<String>,
-    /// URLs of Alertmanagers that relabelling dropped, as they were before relabelling.
-    pub dropped: Vec<String>,
 }
 
 impl AlertmanagerSettings {
@@ -168,7 +159,7 @@ fn build_url(labels: &LabelsBuilder) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relabel::{RelabelAction, RelabelRuleSettings};
+    use firn_ingest::relabel::{RelabelAction, RelabelRuleSettings};
     use firn_model::names::NameScheme;
 
     fn settings(rules: &[RelabelRuleSettings]) -> AlertmanagerSettings {

@@ -1,6 +1,6 @@
 //! The status of a target for the API: its health and the metadata of its metrics.
 
-use firn_ingest::metadata::FamilyMetadata;
+use crate::metadata::FamilyMetadata;
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
@@ -63,7 +63,7 @@ struct TargetMetadataFamily {
 /// The metadata of a target by family name, limited in size and dropped some scrapes after its
 /// metric.
 #[derive(Debug, Default)]
-pub(super) struct TargetMetadataTable {
+pub struct TargetMetadataTable {
     families: BTreeMap<String, TargetMetadataFamily>,
     bytes: usize,
 }
@@ -71,7 +71,7 @@ pub(super) struct TargetMetadataTable {
 impl TargetMetadataTable {
     /// Updates the metadata of the family `name` with `change` during scrape `seen`, unless the
     /// table is full.
-    pub(super) fn update_family(
+    pub fn update_family(
         &mut self,
         name: &[u8],
         seen: u64,
@@ -105,7 +105,7 @@ impl TargetMetadataTable {
     }
 
     /// Removes families that have been missing for [`METADATA_SCRAPES`] before scrape `now`.
-    pub(super) fn remove_missing_families(&mut self, now: u64) {
+    pub fn remove_missing_families(&mut self, now: u64) {
         let bytes = &mut self.bytes;
         self.families.retain(|name, family| {
             let keeps = now - family.seen <= METADATA_SCRAPES;
@@ -152,15 +152,18 @@ impl TargetStatus {
         }
     }
 
-    pub(super) fn set_last(&self, last: LastScrape) {
+    /// Replaces the latest scrape.
+    pub fn set_last(&self, last: LastScrape) {
         *lock(&self.last) = last;
     }
 
-    pub(super) fn set_warning(&self, warning: String) {
+    /// Replaces the warning of the latest scrape.
+    pub fn set_warning(&self, warning: String) {
         lock(&self.last).warning = warning;
     }
 
-    pub(super) fn lock_metadata(&self) -> MutexGuard<'_, TargetMetadataTable> {
+    /// Returns the metadata for an update. The API waits until the guard is dropped.
+    pub fn lock_metadata(&self) -> MutexGuard<'_, TargetMetadataTable> {
         lock(&self.metadata)
     }
 }
