@@ -29,10 +29,7 @@ const EDGES: [(&str, &[&str]); 23] = [
         &["yaml", "model", "config-schema", "wire", "http-client"],
     ),
     ("aggregation", &["model", "wire"]),
-    (
-        "ingest",
-        &["model", "wire", "http-client", "discovery", "aggregation"],
-    ),
+    ("ingest", &["model", "wire", "http-client", "aggregation"]),
     (
         "scrape",
         &["model", "wire", "http-client", "discovery", "ingest"],
@@ -49,7 +46,6 @@ const EDGES: [(&str, &[&str]); 23] = [
             "promql",
             "rules",
             "ingest",
-            "scrape",
         ],
     ),
     (
@@ -94,6 +90,32 @@ const EDGES: [(&str, &[&str]); 23] = [
             "config",
             "mirror",
         ],
+    ),
+];
+
+/// The folders of `crates` with their floors: a crate uses only crates of its own folder and of
+/// lower floors. The folders of one floor do not use each other.
+const FLOORS: [(&str, u8); 5] = [
+    ("lib", 0),
+    ("core", 1),
+    ("edge", 2),
+    ("scale", 2),
+    ("bin", 3),
+];
+
+/// The arrows to a higher floor, each with the reason why it remains.
+const UPWARD_EDGES: [(&str, &str, &str); 4] = [
+    ("config-schema", "model", "units of durations and sizes"),
+    ("gotemplate", "model", "labels and histograms in templates"),
+    (
+        "http-client",
+        "model",
+        "error kinds, memory budgets and trace contexts",
+    ),
+    (
+        "prometheus-tsdb",
+        "model",
+        "labels, samples and histograms of blocks",
     ),
 ];
 
@@ -189,6 +211,85 @@ fn edge_not_drawn_is_refused() {
     let missing = EDGES.iter().filter(|(r, _)| !seen.contains(r));
     findings.extend(missing.map(|(r, _)| format!("crates/{r} is drawn but does not exist")));
     report("edges between crates", &findings);
+}
+
+/// The folder of each crate, by its name without the prefix.
+fn folders(metadata: &Value) -> BTreeMap<String, String> {
+    let packages = metadata["packages"].as_array().expect("packages");
+    let folder_of = |package: &Value| {
+        let name = package["name"].as_str()?.strip_prefix("firn-")?;
+        let (_, path) = package["manifest_path"].as_str()?.rsplit_once("/crates/")?;
+        Some((name.to_owned(), path.split('/').next()?.to_owned()))
+    };
+    packages.iter().filter_map(folder_of).collect()
+}
+
+#[test]
+fn edge_to_a_higher_folder_is_refused() {
+    let folders = folders(&metadata());
+    let floor = |folder: &str| {
+        let known = FLOORS.iter().find(|(name, _)| *name == folder);
+        known
+            .unwrap_or_else(|| panic!("crates/{folder} has no floor"))
+            .1
+    };
+    let mut upward = BTreeSet::new();
+    for (name, used) in EDGES
+        .iter()
+        .flat_map(|(n, uses)| uses.iter().map(move |u| (*n, *u)))
+    {
+        let (from, to) = (&folders[name], &folders[used]);
+        if from != to && floor(from) <= floor(to) {
+            upward.insert((name, used));
+        }
+    }
+    let known: BTreeSet<_> = UPWARD_EDGES.iter().map(|(n, u, _)| (*n, *u)).collect();
+    let mut findings: Vec<String> = upward
+        .difference(&known)
+        .map(|(n, u)| {
+            format!(
+                "{n} uses {u}: from crates/{} to crates/{}",
+                folders[*n], folders[*u]
+            )
+        })
+        .collect();
+    let unused = known.difference(&upward);
+    findings
+        .extend(unused.map(|(n, u)| format!("{n} uses {u}: the exception is no longer needed")));
+    report("edges between folders", &findings);
+}
+
+#[test]
+fn table_of_crates_that_differs_from_the_edges_is_refused() {
+    let path = root().join("docs/ARCHITECTURE.md");
+    let text = std::fs::read_to_string(path).expect("docs/ARCHITECTURE.md is readable");
+    let folders = folders(&metadata());
+    let rows: BTreeMap<&str, &str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `crates/")?.split_once("` | "))
+        .filter_map(|(name, rest)| Some((name, rest.strip_suffix('|')?.rsplit_once('|')?.1.trim())))
+        .collect();
+    let mut findings = Vec::new();
+    for (name, uses) in EDGES {
+        let row = format!("{}/{}", folders[name], name.replace('-', "_"));
+        let drawn = match rows.get(&*row) {
+            None => {
+                findings.push(format!("crates/{row} has no row"));
+                continue;
+            }
+            // The binary wires all of them.
+            Some(&"all") => continue,
+            Some(drawn) => drawn.split(", ").filter(|name| !name.is_empty()),
+        };
+        let drawn: BTreeSet<String> = drawn.map(|name| name.replace('_', "-")).collect();
+        let uses: BTreeSet<String> = uses.iter().map(|&name| name.to_owned()).collect();
+        if drawn != uses {
+            findings.push(format!(
+                "crates/{row}: the row has {drawn:?}, the list {uses:?}"
+            ));
+        }
+    }
+    report("table of crates in docs/ARCHITECTURE.md", &findings);
 }
 
 #[test]

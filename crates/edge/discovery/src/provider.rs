@@ -1,4 +1,4 @@
-//! Providers of discoveries: what each adds to the config, and the settings that start its task.
+//! Providers of discoveries: their lists in the config, and the settings that start a task.
 //!
 //! ```text
 //! YAML entry -- DiscoveryProvider::read --> DiscoverySettings -- Discovery::start --> task
