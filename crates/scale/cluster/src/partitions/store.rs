@@ -45,15 +45,11 @@ impl PartitionedStore {
     /// [`ErrorKind::Invalid`] if there is no store, or if several do not hash series keys with the
     /// same keys and format.
     pub fn new(stores: Vec<Arc<Store>>) -> Result<Self, Error> {
-        let append = stores
-            .iter()
-            .map(|store| -> Arc<dyn Append> { store.clone() });
-        let select = stores
-            .iter()
-            .map(|store| -> Arc<dyn Select> { store.clone() });
+        let append = |store: &Arc<Store>| store.clone() as Arc<dyn Append>;
+        let select = |store: &Arc<Store>| store.clone() as Arc<dyn Select>;
         Ok(Self {
-            append: PartitionedAppend::new(append.collect())?,
-            select: PartitionedSelect::new(select.collect()),
+            append: PartitionedAppend::new(stores.iter().map(append).collect())?,
+            select: PartitionedSelect::new(stores.iter().map(select).collect()),
             stores,
         })
     }
@@ -74,9 +70,9 @@ impl PartitionedStore {
     ///
     /// The error of the first store that failed.
     pub fn close(&self) -> Result<(), Error> {
-        let closed = self.stores.iter().map(|store| store.close());
         // Each store must be closed, so this does not stop at an error.
-        closed.fold(Ok(()), |all, one| all.and(one))
+        let closed: Vec<_> = self.stores.iter().map(|store| store.close()).collect();
+        closed.into_iter().collect()
     }
 
     /// Creates a snapshot of the store. See [`Store::snapshot`].
