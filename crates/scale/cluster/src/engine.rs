@@ -12,9 +12,13 @@
 //! encoded at the position at which the core stores it; after the end of a leadership nothing is
 //! sent any more; an outage of the bucket rejects writes and loses none, and ends by itself.
 //!
-//! This module leaves to its owner: the choice when to take over, and checkpoints.
+//! This module leaves to its owner: the choice when to take over, the files of blocks, and the
+//! objects of checkpoints.
 
+mod block_commits;
+mod block_ledger;
 mod bucket_log;
+mod deletions;
 mod flow;
 mod lease_request;
 mod metrics;
@@ -23,10 +27,12 @@ mod replay_reader;
 mod requests;
 mod stall;
 mod state;
+mod stored_bytes;
 #[cfg(test)]
 mod tests;
 mod unit_writer;
 
+pub use block_ledger::RestoredState;
 pub use bucket_log::BucketLog;
 pub use lease_request::LeaseRequest;
 pub use metrics::BucketLogMetrics;

@@ -4,7 +4,7 @@ use super::flow::BucketLogShared;
 use super::metrics::BucketLogMetrics;
 use super::options::BucketLogOptions;
 use super::replay_reader::ReplayReader;
-use super::state::{BucketLogPhase, BucketLogState, QueuedBatch, WaitingAppend};
+use super::state::{BucketLogPhase, BucketLogState, QueuedAppend, UnencodedFrame, WaitingAppend};
 use crate::ids::{LogTicket, WriterId};
 use crate::log::{LogCore, LogEvent, LogState};
 use firn_bucket::Bucket;
@@ -19,10 +19,6 @@ use firn_model::sync::lock;
 use firn_storage::log::PAYLOAD_BYTES_MAX;
 use firn_storage::log::codec::LogUnitEncoder;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-/// The longest wait for a signal, after which a waiting thread looks at the clock.
-const LOOK_EACH: Duration = Duration::from_millis(20);
 
 /// A log in a bucket, of one partition in one process. Clones are the same log: a store owns one,
 /// the owner of the partition another one.
@@ -122,8 +118,31 @@ impl BucketLog {
         &self,
         state: MutexGuard<'a, BucketLogState>,
     ) -> MutexGuard<'a, BucketLogState> {
-        let waited = self.0.changed.wait_timeout(state, LOOK_EACH);
+        let interval = self.0.options.poll_interval;
+        let waited = self.0.changed.wait_timeout(state, interval);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Gives a frame its position and queues it, or rejects it.
+    pub(super) fn enqueue(&self, frame: UnencodedFrame, done: DurableCallbacks) {
+        let (bytes, since) = (frame.memory_bytes(), self.0.now());
+        let mut state = lock(&self.0.state);
+        let position = state.next;
+        let refusal = state.refusal(self.0.options.queue_bytes_max);
+        let mut checked = refusal.map_or(Ok(()), Err);
+        if let UnencodedFrame::Commit { change, .. } = &frame {
+            checked = checked.and_then(|()| state.ledger.queue(position, change));
+        }
+        if let Err(refusal) = checked {
+            drop(state);
+            return done.report_outcome(Err(refusal));
+        }
+        state.next = position.next();
+        let append = WaitingAppend { done, bytes, since };
+        state.insert_waiting(LogTicket(position.0), append);
+        state.queue.push(QueuedAppend { position, frame });
+        self.0.metrics.queued_bytes.set(state.waiting_bytes as i64);
+        self.0.schedule_encoding(state);
     }
 
     fn unfinished(&self, action: &str) -> Error {
@@ -161,19 +180,7 @@ impl DurableLog for BucketLog {
         if let Err(refusal) = check_size(&batch) {
             return done.report_outcome(Err(refusal));
         }
-        let (bytes, since) = (batch.memory_bytes(), self.0.now());
-        let mut state = lock(&self.0.state);
-        if let Some(refusal) = state.refusal(self.0.options.queue_bytes_max) {
-            drop(state);
-            return done.report_outcome(Err(refusal));
-        }
-        let position = state.next;
-        state.next = position.next();
-        let append = WaitingAppend { done, bytes, since };
-        state.insert_waiting(LogTicket(position.0), append);
-        state.queue.push(QueuedBatch { position, batch });
-        self.0.metrics.queued_bytes.set(state.waiting_bytes as i64);
-        self.0.schedule_encoding(state);
+        self.enqueue(UnencodedFrame::Batch(batch), done);
     }
 
     /// Does nothing: no record is held, since the flush interval collects them.
@@ -186,7 +193,7 @@ impl DurableLog for BucketLog {
     fn positions(&self) -> LogPositions {
         let state = lock(&self.0.state);
         LogPositions {
-            first: LogPosition(1),
+            first: state.first,
             last: state.next.previous(),
             durable: state.durable,
             growing: LogPosition(1),
@@ -241,10 +248,8 @@ impl DurableLog for BucketLog {
     }
 
     fn mark_sealed(&self, to: LogPosition) {
-        let mut state = lock(&self.0.state);
-        while let Some(first) = state.stored.pop_front_if(|first| first.end < to) {
-            self.0.metrics.unsealed_bytes.add(-(first.bytes as i64));
-        }
+        let sealed = lock(&self.0.state).unsealed.remove_before(to);
+        self.0.metrics.unsealed_bytes.add(-(sealed as i64));
     }
 
     /// Does nothing: the owner of the partition trims a log in a bucket, after a checkpoint.

@@ -1,15 +1,18 @@
 //! The flow of events and actions between the core, the store and the bucket.
 
+use super::block_ledger::LoggedCommit;
 use super::metrics::BucketLogMetrics;
 use super::options::BucketLogOptions;
 use super::state::{
     BucketLogPhase, BucketLogState, DelayedRequest, EngineEffect, LeaseRequestState, ReplayedItem,
-    StoredBytes,
+    UnencodedFrame,
 };
 use super::unit_writer::UnitWriter;
-use crate::ids::WriterId;
-use crate::log::{CreateOutcome, LogAction, LogEvent, LogLoss, LogReply, Lookup, StepDownReason};
-use crate::log::{HeadOutcome, StateLookup};
+use crate::ids::{LogTicket, WriterId};
+use crate::log::{
+    CommitRequest, CreateOutcome, DeliveredFrame, HeadOutcome, LogAction, LogEvent, LogLoss,
+    LogReply, Lookup, StateLookup, StepDownReason,
+};
 use crate::object_name::ObjectName;
 use crate::segment::SegmentFrameKind;
 use firn_bucket::Bucket;
@@ -85,7 +88,10 @@ impl BucketLogShared {
         }
         let now = self.now();
         for action in state.core.step(now, event) {
-            self.carry_out(state, action, now + pause);
+            // An action may have ended the log; its successors then have no effect.
+            if !state.is_over() {
+                self.carry_out(state, action, now + pause);
+            }
         }
         let waiting = state.waiting_bytes as i64;
         self.metrics.queued_bytes.set(waiting);
@@ -108,17 +114,7 @@ impl BucketLogShared {
                 state.outbox.push_back(send);
             }
             LogAction::BeginReplay { checkpoint } => self.begin_replay(state, checkpoint),
-            LogAction::Deliver(frame) => {
-                let is_record = matches!(
-                    frame.kind,
-                    SegmentFrameKind::Record | SegmentFrameKind::DeltaRecord
-                );
-                self.count_stored(state, frame.position, frame.payload().len());
-                if is_record {
-                    state.replayed_bytes += frame.payload().len();
-                    state.replayed.push_back(ReplayedItem::Frame(frame));
-                }
-            }
+            LogAction::Deliver(frame) => self.deliver(state, frame),
             LogAction::ReportLoss(loss) => {
                 let damage = self.describe_loss(&loss);
                 tracing::error!(
@@ -135,6 +131,7 @@ impl BucketLogShared {
                     "this process writes the log"
                 );
                 state.phase = BucketLogPhase::Leading;
+                state.ledger.epoch = epoch;
                 state.next = next;
                 state.durable = next.previous();
             }
@@ -159,26 +156,57 @@ impl BucketLogShared {
             LogAction::RefuseReads { tickets } => {
                 state.settle_reads(tickets, LeaseRequestState::Refused);
             }
-            // Checkpoints are requested by the owner of a partition, not by a store.
-            LogAction::WriteCheckpoint { .. } | LogAction::Delete { .. } => {}
+            LogAction::WriteCheckpoint {
+                position,
+                version,
+                replay_from,
+            } => {
+                let logged = LoggedCommit {
+                    position,
+                    version,
+                    replay_from,
+                };
+                if let Err(reason) = state.ledger.apply_own(logged) {
+                    state.fail(reason);
+                }
+            }
+            LogAction::Delete { sequences } => {
+                state.deletions.add(sequences);
+                state.begin_deletions();
+            }
+        }
+    }
+
+    fn deliver(&self, state: &mut BucketLogState, frame: DeliveredFrame) {
+        self.count_stored(state, frame.position, frame.payload().len());
+        match frame.kind {
+            SegmentFrameKind::Record | SegmentFrameKind::DeltaRecord => {
+                state.replayed_bytes += frame.payload().len();
+                state.replayed.push_back(ReplayedItem::Frame(frame));
+            }
+            SegmentFrameKind::Commit => {
+                if let Err(reason) = state.ledger.apply_replayed(&frame) {
+                    state.fail(reason);
+                }
+            }
+            SegmentFrameKind::Barrier => {}
         }
     }
 
     fn begin_replay(&self, state: &mut BucketLogState, checkpoint: LogPosition) {
-        if checkpoint != LogPosition(0) {
-            let reason = format!(
-                "the log has a checkpoint at {}, which this version does not read",
-                checkpoint.0
-            );
-            return state.fail(reason);
-        }
         if state.is_read {
             let reason = "another process trimmed the log during the replay".to_owned();
             return state.fail(reason);
         }
+        if !state.ledger.begin_replay(checkpoint) {
+            let reason = format!("the checkpoint at {} was not read", checkpoint.0);
+            return state.fail(reason);
+        }
+        state.first = state.ledger.list().replay_from.position;
         state.replayed.clear();
         state.replayed_bytes = 0;
-        state.stored.clear();
+        state.unsealed.clear();
+        state.kept.clear();
         self.metrics.kept_bytes.set(0);
         self.metrics.unsealed_bytes.set(0);
     }
@@ -225,18 +253,8 @@ impl BucketLogShared {
         position: LogPosition,
         bytes: usize,
     ) {
-        /// Records that are counted together, so that few counts are kept.
-        const TOGETHER: u64 = 64 << 10;
-        let bytes = bytes as u64;
-        match state.stored.back_mut() {
-            Some(last) if last.bytes < TOGETHER => {
-                (last.end, last.bytes) = (position, last.bytes + bytes);
-            }
-            _ => state.stored.push_back(StoredBytes {
-                end: position,
-                bytes,
-            }),
-        }
+        state.unsealed.add(position, bytes as u64);
+        state.kept.add(position, bytes as u64);
         self.metrics.kept_bytes.add(bytes as i64);
         self.metrics.unsealed_bytes.add(bytes as i64);
     }
@@ -273,6 +291,7 @@ impl BucketLogShared {
             drop(state);
             match effect {
                 EngineEffect::Send(writer, request) => self.send(writer, request),
+                EngineEffect::Delete(sequence) => self.delete(sequence),
                 EngineEffect::Report(done, outcome) => done.report_outcome(outcome),
                 EngineEffect::Delay(delayed, error) => delayed(error),
             }
@@ -337,19 +356,46 @@ impl BucketLogShared {
                 std::mem::take(&mut state.queue)
             };
             for queued in queue {
-                let encoded =
-                    unit.encode(&self.options, self.now(), queued.position, &queued.batch);
+                let position = queued.position;
+                let event = self.encode(&mut unit, position, queued.frame);
                 let mut state = lock(&self.state);
-                match encoded {
-                    Ok(append) => {
-                        self.count_stored(&mut state, queued.position, append.payload.len());
-                        self.apply(&mut state, LogEvent::Append(append), Duration::ZERO);
+                match event {
+                    Ok(event) => {
+                        if let LogEvent::Append(append) = &event {
+                            self.count_stored(&mut state, position, append.payload.len());
+                        }
+                        self.apply(&mut state, event, Duration::ZERO);
                     }
                     // Its size was checked, so this is a fault of the encoder.
                     Err(e) => state.fail(e.to_string()),
                 }
                 self.drain(state);
             }
+        }
+    }
+}
+
+impl BucketLogShared {
+    /// Encodes the frame at `position`, which is also its ticket.
+    fn encode(
+        &self,
+        unit: &mut UnitWriter,
+        position: LogPosition,
+        frame: UnencodedFrame,
+    ) -> Result<LogEvent, Error> {
+        let ticket = LogTicket(position.0);
+        match frame {
+            UnencodedFrame::Batch(batch) => {
+                let append = unit.encode(&self.options, self.now(), position, &batch)?;
+                Ok(LogEvent::Append(append))
+            }
+            UnencodedFrame::Commit { change, covered } => Ok(LogEvent::Commit(CommitRequest {
+                ticket,
+                change,
+                covered,
+                begins_unit: false,
+            })),
+            UnencodedFrame::Barrier => Ok(LogEvent::Barrier { ticket }),
         }
     }
 }

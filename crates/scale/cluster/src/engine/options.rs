@@ -28,6 +28,8 @@ pub struct BucketLogOptions {
     pub failing_after: Duration,
     /// Bytes of replayed records that wait for the store, from which segments are held back.
     pub replay_bytes_max: usize,
+    /// The longest wait of a thread for a signal, after which it looks at the clock.
+    pub poll_interval: Duration,
     /// Maximum time for which a close waits for the bucket.
     pub close_timeout: Duration,
     /// Free space in bytes that the files of the store must leave on the disk.
@@ -46,6 +48,7 @@ impl BucketLogOptions {
             slow_after: Duration::from_secs(5),
             failing_after: Duration::from_secs(1),
             replay_bytes_max: 64 << 20,
+            poll_interval: Duration::from_millis(20),
             close_timeout: Duration::from_secs(30),
             free_bytes_min: 128 << 20,
         }

@@ -47,7 +47,7 @@ impl BucketLogShared {
         }
     }
 
-    fn key(&self, sequence: SegmentSequence) -> ObjectKey {
+    pub(super) fn key(&self, sequence: SegmentSequence) -> ObjectKey {
         key_of(&ObjectName::Segment(self.options.core.partition, sequence))
     }
 
@@ -175,6 +175,7 @@ impl BucketLogShared {
             match listing.found.pop() {
                 Some(newest) => shared.read_checkpoint(listing.writer, &newest),
                 None => {
+                    lock(&shared.state).ledger.set_found(None);
                     let none = CheckpointHead::default();
                     shared.reply_state(listing.writer, StateLookup::Newest(none));
                 }
@@ -184,11 +185,11 @@ impl BucketLogShared {
     }
 
     fn read_checkpoint(self: &Arc<Self>, writer: WriterId, key: &ObjectKey) {
-        let shared = self.clone();
+        let (shared, at) = (self.clone(), key.clone());
         let done = move |found: ReadResult<Bytes>| {
             let decoded = |bytes: Bytes| Checkpoint::decode(&bytes);
             let found = match found.map(|found| found.map(decoded)) {
-                Ok(Some(Ok(checkpoint))) => shared.check_checkpoint(&checkpoint),
+                Ok(Some(Ok(checkpoint))) => shared.keep_checkpoint(&at, checkpoint),
                 Ok(Some(Err(error))) => StateLookup::Unreadable(error),
                 // Deleted since the list, by a newer leader.
                 Ok(None) | Err(_) => StateLookup::Failed,
@@ -198,17 +199,23 @@ impl BucketLogShared {
         self.bucket.get(key, Box::new(done));
     }
 
-    fn check_checkpoint(&self, checkpoint: &Checkpoint) -> StateLookup {
+    /// Keeps the content of the newest checkpoint for the replay that may begin with it.
+    fn keep_checkpoint(&self, key: &ObjectKey, checkpoint: Checkpoint) -> StateLookup {
         let core = &self.options.core;
-        if (checkpoint.cluster, checkpoint.partition) != (core.cluster, core.partition) {
-            let what = "checkpoint of another cluster or partition";
+        let is_own = checkpoint.cluster == core.cluster
+            && *key == key_of(&ObjectName::State(core.partition, checkpoint.position))
+            && checkpoint.partition == core.partition;
+        if !is_own {
+            let what = "checkpoint of another cluster or key";
             return StateLookup::Unreadable(StateFormatError::Damaged { what });
         }
-        StateLookup::Newest(CheckpointHead {
+        let head = CheckpointHead {
             position: checkpoint.position,
             version: checkpoint.state.version,
             replay_from: checkpoint.state.replay_from,
-        })
+        };
+        lock(&self.state).ledger.set_found(Some(checkpoint));
+        StateLookup::Newest(head)
     }
 
     fn reply_state(self: &Arc<Self>, writer: WriterId, found: StateLookup) {

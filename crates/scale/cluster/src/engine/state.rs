@@ -1,8 +1,12 @@
 //! The state of a log in a bucket under its lock, and the effects that run without it.
 
+use super::block_ledger::BlockLedger;
+use super::deletions::SegmentDeletions;
 use super::stall::BucketTrouble;
+use super::stored_bytes::StoredBytes;
 use super::unit_writer::UnitWriter;
-use crate::ids::{LogTicket, WriterId};
+use crate::commit::BlockChange;
+use crate::ids::{LogTicket, SegmentSequence, WriterId};
 use crate::log::{DeliveredFrame, LogCore, LogReply, LogRequest};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::{DurableCallbacks, LogBatch, LogDamage, LogPosition};
@@ -22,10 +26,30 @@ pub(super) enum BucketLogPhase {
     Ended(String),
 }
 
-/// An append that is not encoded.
-pub(super) struct QueuedBatch {
+/// The content of a frame that is not encoded.
+pub(super) enum UnencodedFrame {
+    Batch(LogBatch),
+    Commit {
+        change: BlockChange,
+        covered: LogPosition,
+    },
+    Barrier,
+}
+
+impl UnencodedFrame {
+    /// Returns the memory that it takes while it waits.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Batch(batch) => batch.memory_bytes(),
+            Self::Commit { .. } | Self::Barrier => 0,
+        }
+    }
+}
+
+/// A frame that is not encoded, with its position.
+pub(super) struct QueuedAppend {
     pub(super) position: LogPosition,
-    pub(super) batch: LogBatch,
+    pub(super) frame: UnencodedFrame,
 }
 
 /// An append without an outcome.
@@ -57,15 +81,10 @@ pub(super) struct DelayedRequest {
     pub(super) request: LogRequest,
 }
 
-/// The stored bytes up to a position, from which unsealed bytes are counted.
-pub(super) struct StoredBytes {
-    pub(super) end: LogPosition,
-    pub(super) bytes: u64,
-}
-
 /// An effect of an event, which runs without the lock and in order.
 pub(super) enum EngineEffect {
     Send(WriterId, LogRequest),
+    Delete(SegmentSequence),
     Report(DurableCallbacks, Result<LogPosition, Error>),
     Delay(Box<dyn FnOnce(Error) + Send>, Error),
 }
@@ -89,7 +108,7 @@ pub(super) struct BucketLogState {
     /// The position of the next append.
     pub(super) next: LogPosition,
     pub(super) durable: LogPosition,
-    pub(super) queue: Vec<QueuedBatch>,
+    pub(super) queue: Vec<QueuedAppend>,
     /// The encoder; absent while a job uses it.
     pub(super) unit: Option<Box<UnitWriter>>,
     pub(super) ends_unit: bool,
@@ -102,7 +121,14 @@ pub(super) struct BucketLogState {
     /// Segments that wait until the store has read those before them.
     pub(super) held_back: VecDeque<(WriterId, LogReply)>,
     pub(super) delayed: Vec<DelayedRequest>,
-    pub(super) stored: VecDeque<StoredBytes>,
+    /// The records whose samples are not sealed.
+    pub(super) unsealed: StoredBytes,
+    /// The records that are not trimmed.
+    pub(super) kept: StoredBytes,
+    /// The position from which on the log is kept.
+    pub(super) first: LogPosition,
+    pub(super) ledger: BlockLedger,
+    pub(super) deletions: SegmentDeletions,
     /// Strong reads that wait for a lease, and those whose outcome nobody has taken yet.
     pub(super) reads: BTreeMap<LogTicket, LeaseRequestState>,
     pub(super) reads_begun: u64,
@@ -130,7 +156,11 @@ impl BucketLogState {
             is_read: false,
             held_back: VecDeque::new(),
             delayed: Vec::new(),
-            stored: VecDeque::new(),
+            unsealed: StoredBytes::default(),
+            kept: StoredBytes::default(),
+            first: LogPosition(1),
+            ledger: BlockLedger::default(),
+            deletions: SegmentDeletions::default(),
             reads: BTreeMap::new(),
             reads_begun: 0,
             trouble: BucketTrouble::default(),
@@ -170,6 +200,9 @@ impl BucketLogState {
 
     /// Reports the outcome of an append, after earlier effects.
     pub(super) fn finish(&mut self, ticket: LogTicket, outcome: Result<LogPosition, Error>) {
+        if outcome.is_err() {
+            self.ledger.drop_queued(LogPosition(ticket.0));
+        }
         if let Some(append) = self.waiting.remove(&ticket) {
             self.waiting_bytes -= append.bytes;
             let report = EngineEffect::Report(append.done, outcome);
@@ -187,7 +220,10 @@ impl BucketLogState {
         self.queue.clear();
         self.delayed.clear();
         self.held_back.clear();
-        let is_kept = |effect: &EngineEffect| !matches!(effect, EngineEffect::Send(..));
+        self.deletions.clear();
+        let is_kept = |effect: &EngineEffect| {
+            !matches!(effect, EngineEffect::Send(..) | EngineEffect::Delete(_))
+        };
         self.outbox.retain(is_kept);
         let waiting = self.reads.values_mut();
         for read in waiting.filter(|read| **read == LeaseRequestState::Waiting) {

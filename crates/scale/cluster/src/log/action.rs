@@ -1,6 +1,6 @@
 //! Actions: the output of the log core.
 
-use crate::commit::StateFormatError;
+use crate::commit::{ReplayFrom, StateFormatError};
 use crate::ids::{Epoch, LogTicket, SegmentSequence, WriterId};
 use crate::segment::{
     FrameDamage, Segment, SegmentBody, SegmentError, SegmentFrameKind, SegmentHeader,
@@ -69,6 +69,10 @@ pub enum LogAction {
     WriteCheckpoint {
         /// The position of the COMMIT.
         position: LogPosition,
+        /// Its version.
+        version: u64,
+        /// The begin of replays after the checkpoint.
+        replay_from: ReplayFrom,
     },
     /// Deletes segments. It does not matter whether a deletion fails or is late.
     Delete {
@@ -157,6 +161,8 @@ pub struct DeliveredFrame {
     pub position: LogPosition,
     /// The kind of the frame.
     pub kind: SegmentFrameKind,
+    /// The epoch of its writer.
+    pub epoch: Epoch,
     /// The segment that contains the frame.
     pub sequence: SegmentSequence,
     /// The first segment of its unit.

@@ -38,7 +38,19 @@ pub(super) struct Horizon {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StoredCommit {
     pub(super) position: LogPosition,
+    pub(super) version: u64,
     pub(super) replay_from: ReplayFrom,
+}
+
+impl StoredCommit {
+    /// Returns the request for the checkpoint of the COMMIT.
+    pub(super) fn write_checkpoint(&self) -> LogAction {
+        LogAction::WriteCheckpoint {
+            position: self.position,
+            version: self.version,
+            replay_from: self.replay_from,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,8 +136,7 @@ impl Horizon {
     ) {
         self.unchecked.push_back(commit);
         if !options.has(LogFlaw::ChecksInBeforePrefix) {
-            let position = commit.position;
-            out.push(LogAction::WriteCheckpoint { position });
+            out.push(commit.write_checkpoint());
         }
         if options.has(LogFlaw::TrimsBeforeCheckpoint) {
             self.trim_to(commit.replay_from.sequence, out);

@@ -280,8 +280,7 @@ impl Leading {
                 .iter()
                 .filter(|_| options.has(LogFlaw::ChecksInBeforePrefix))
             {
-                let position = commit.position;
-                out.push(LogAction::WriteCheckpoint { position });
+                out.push(commit.write_checkpoint());
             }
         }
         let is_ready = self.is_ready || options.has(LogFlaw::HandsOffBeforeWait);
@@ -338,6 +337,7 @@ impl Leading {
                     let position = builder.push(SegmentFrameKind::Commit, &commit.encode());
                     commits.push(StoredCommit {
                         position,
+                        version: commit.version,
                         replay_from: commit.replay_from,
                     });
                     position

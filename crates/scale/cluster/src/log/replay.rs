@@ -284,6 +284,7 @@ impl Replaying {
         out.push(LogAction::Deliver(DeliveredFrame {
             position,
             kind: frame.kind,
+            epoch: segment.header.epoch,
             sequence: segment.header.sequence,
             unit: segment.header.unit,
             body: segment.body.clone(),

@@ -287,7 +287,7 @@ impl Diary {
             LogAction::Reject { tickets, reason } => format!("{reason:?} {}", list(&tickets)),
             LogAction::GrantReads { tickets } => format!("grant {}", list(&tickets)),
             LogAction::RefuseReads { tickets } => format!("refuse {}", list(&tickets)),
-            LogAction::WriteCheckpoint { position } => format!("checkpoint {}", position.0),
+            LogAction::WriteCheckpoint { position, .. } => format!("checkpoint {}", position.0),
             LogAction::Delete { sequences } => {
                 let keys: Vec<String> = sequences.iter().map(|s| s.0.to_string()).collect();
                 format!("delete {}", keys.join(","))

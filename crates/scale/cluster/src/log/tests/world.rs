@@ -244,7 +244,7 @@ impl World {
                 let process = Rc::make_mut(&mut self.processes[i]);
                 process.reads.retain(|read| !tickets.contains(&read.0));
             }
-            LogAction::WriteCheckpoint { position } => self.write_checkpoint(i, position),
+            LogAction::WriteCheckpoint { position, .. } => self.write_checkpoint(i, position),
             LogAction::Delete { sequences } => {
                 for sequence in sequences {
                     self.deleting |= 1 << sequence.0;
