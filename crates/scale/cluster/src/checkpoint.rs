@@ -6,9 +6,9 @@
 //!     | crc32c of all bytes before
 //! ```
 //!
-//! A checkpoint is a function of the log up to its position, so all writers write the same bytes
-//! under the same name, and the newest one is the current one. Invariant: decoding accepts only
-//! bytes that encoding wrote.
+//! All but the catalogue is a function of the log up to its position, and the catalogues of two
+//! writers contain the series of the same records. So the first object under a name counts, and the
+//! newest one is the current one. Invariant: decoding accepts only bytes that encoding wrote.
 
 use crate::bytes::{ByteReader, push_prefixed};
 use crate::commit::{

@@ -18,11 +18,14 @@
 //! specifies the bytes, `docs/adr/0250-the-log-of-a-partition-is-a-list-of-created-objects.md` the
 //! protocol.
 
+pub mod audit;
+mod block_objects;
 mod bytes;
 pub mod checkpoint;
 pub mod cluster_format;
 pub mod commit;
 pub mod engine;
+pub mod home;
 pub mod ids;
 pub mod log;
 pub mod node;

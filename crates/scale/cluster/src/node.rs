@@ -3,7 +3,7 @@
 //! ```text
 //! join_cluster: cluster/format exists -> check it against the config
 //!               absent -> check_store -> create it
-//! ClusterNode::open: for each partition  BucketLog::take_over -> Store::open_with_log
+//! ClusterNode::open: for each partition  BucketLog::take_over, BucketHome -> Store
 //! StrongSelect: lease of each log -> stores      LogTimer: ticks of all logs
 //! ```
 //!
@@ -16,6 +16,7 @@
 
 mod join;
 mod log_timer;
+pub(crate) mod partition;
 mod strong_select;
 #[cfg(test)]
 mod tests;
@@ -25,14 +26,17 @@ pub use strong_select::StrongSelect;
 
 use crate::cluster_format::ClusterFormat;
 use crate::engine::{BucketLog, BucketLogMetrics, BucketLogOptions, EngineClock};
+use crate::home::{BucketHome, HomeOptions};
 use crate::ids::PartitionId;
 use crate::log::LogCoreOptions;
 use firn_bucket::Bucket;
 use firn_model::env::Env;
-use firn_model::error::Error;
+use firn_model::error::{Error, ErrorKind};
 use firn_model::fingerprint::HashKeys;
+use firn_storage::home::{BlockHome, RestoredHome};
 use firn_storage::store::{Store, StoreOptions};
 use log_timer::LogTimer;
+use partition::{PartitionSteps, open_partition};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +48,9 @@ const PARTITION_QUEUE_BYTES_MIN: usize = 8 << 20;
 
 /// Size in bytes from which a segment is created without waiting for the flush interval.
 const SEGMENT_BYTES: usize = 256 << 10;
+
+/// The pause before a failed write of a missing checkpoint is repeated.
+const CHECKPOINT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Settings of a node that each node may choose for itself.
 #[derive(Clone)]
@@ -80,24 +87,27 @@ impl ClusterNode {
         options: &NodeOptions,
         store_options: impl Fn(PartitionId) -> StoreOptions,
     ) -> Result<Self, Error> {
-        let count = format.partitions.get();
-        let logs: Vec<BucketLog> = (0..count)
-            .map(|number| {
-                let options = log_options(format, options, PartitionId(number));
-                let metrics = Arc::new(BucketLogMetrics::default());
-                BucketLog::take_over(bucket.clone(), env.clone(), options, metrics)
-            })
-            .collect();
-        let timer = LogTimer::start(&logs, options.flush_interval).map_err(|e| {
+        let timer = LogTimer::start(options.flush_interval).map_err(|e| {
             let text = format!("start the timer of the logs: {e}");
-            Error::new(firn_model::error::ErrorKind::Internal, text)
+            Error::new(ErrorKind::Internal, text)
         })?;
-        let mut stores = Vec::with_capacity(logs.len());
-        for (number, log) in (0..count).zip(&logs) {
-            let keys = HashKeys::from_seed(format.hash, format.seed);
-            let options = store_options(PartitionId(number));
-            let log = Box::new(log.clone());
-            stores.push(Store::open_with_log(env.clone(), options, log, keys)?);
+        let steps = |number| StoreSteps {
+            bucket,
+            env,
+            format,
+            options,
+            store_options: &store_options,
+            partition: PartitionId(number),
+            timer: &timer,
+        };
+        let partitions: Vec<_> = (0..format.partitions.get()).map(steps).collect();
+        // All takeovers begin at once; replays are one after the other.
+        let begun: Vec<BucketLog> = partitions.iter().map(PartitionSteps::take_over).collect();
+        let (mut logs, mut stores) = (Vec::new(), Vec::new());
+        for (partition, log) in partitions.iter().zip(begun) {
+            let (log, store) = open_partition(partition, log)?;
+            logs.push(log);
+            stores.push(store);
         }
         Ok(Self {
             logs,
@@ -132,6 +142,64 @@ impl ClusterNode {
             log.stop_writes(reason);
         }
     }
+}
+
+/// The steps of the opening of a partition with a real store.
+struct StoreSteps<'a, O> {
+    bucket: &'a Arc<dyn Bucket>,
+    env: &'a Env,
+    format: &'a ClusterFormat,
+    options: &'a NodeOptions,
+    store_options: &'a O,
+    partition: PartitionId,
+    timer: &'a LogTimer,
+}
+
+impl<O: Fn(PartitionId) -> StoreOptions> PartitionSteps for StoreSteps<'_, O> {
+    type Opened = Arc<Store>;
+
+    fn take_over(&self) -> BucketLog {
+        let options = log_options(self.format, self.options, self.partition);
+        let metrics = Arc::new(BucketLogMetrics::default());
+        let log = BucketLog::take_over(self.bucket.clone(), self.env.clone(), options, metrics);
+        self.timer.add(&log);
+        log
+    }
+
+    fn create_home(&self, log: &BucketLog) -> Arc<BucketHome> {
+        let options = HomeOptions::default();
+        let home = BucketHome::new(self.bucket.clone(), self.env.clone(), log.clone(), options);
+        Arc::new(home)
+    }
+
+    fn open_store(&self, log: &BucketLog, home: Arc<BucketHome>) -> Result<Arc<Store>, Error> {
+        let keys = HashKeys::from_seed(self.format.hash, self.format.seed);
+        let options = (self.store_options)(self.partition);
+        open_with_home(self.env.clone(), options, log.clone(), home, keys)
+    }
+
+    fn abandon(&self, store: Arc<Store>) {
+        store.abandon();
+    }
+
+    fn pause(&self) {
+        std::thread::sleep(CHECKPOINT_PAUSE);
+    }
+}
+
+/// Opens a store whose blocks have a home. A store cannot start from a checkpoint yet.
+fn open_with_home(
+    env: Env,
+    options: StoreOptions,
+    log: BucketLog,
+    home: Arc<BucketHome>,
+    keys: HashKeys,
+) -> Result<Arc<Store>, Error> {
+    if home.restored() != RestoredHome::default() {
+        let text = "the log has a checkpoint, from which this version cannot start";
+        return Err(Error::new(ErrorKind::Unavailable, text));
+    }
+    Store::open_with_log(env, options, Box::new(log), keys)
 }
 
 fn log_options(

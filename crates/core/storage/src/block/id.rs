@@ -40,12 +40,12 @@ impl BlockId {
     }
 
     /// Returns the id as stored in a block: 16 bytes, big endian.
-    pub(crate) fn to_bytes(self) -> [u8; 16] {
+    pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
     /// Returns the id stored as 16 bytes, big endian.
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
 }
