@@ -1,7 +1,7 @@
 //! A server whose log is in a bucket, here a folder: lost disks, a second process, an outage.
 
 use crate::harness::http::Http;
-use crate::harness::server::{Server, command, wait_for};
+use crate::harness::server::{Server, command, firn, wait_for};
 use crate::harness::write::{Series, body};
 use crate::refusal::Refusal;
 use crate::{Kept, now_ms};
@@ -50,6 +50,14 @@ impl Cluster {
     }
 }
 
+/// Returns the report of an audit of the bucket, and whether it is sound.
+fn audit(cluster: &Cluster) -> (bool, String) {
+    let url = format!("file://{}", cluster.bucket().display());
+    let output = firn().args(["cluster", "audit", &url]).output().unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    (output.status.success(), text)
+}
+
 fn write(http: &Http, name: &str) -> u16 {
     let series = Series::new(&[("__name__", name)], &[(now_ms(), 1.0)]);
     http.write(&body(&[series])).status
@@ -68,6 +76,14 @@ fn killed_node_without_its_data_folder_restores_every_acknowledged_sample() {
     std::fs::remove_dir_all(cluster.data("a")).unwrap();
     let server = cluster.start("a");
     kept.check(&server.http(), "a stop and a lost data folder");
+    drop(server);
+    let (is_sound, report) = audit(&cluster);
+    assert!(is_sound, "{report}");
+    let log = cluster.bucket().join("log/0");
+    let first = std::fs::read_dir(&log).unwrap().map(|e| e.unwrap().path());
+    std::fs::remove_file(first.min().unwrap()).unwrap();
+    let (is_sound, report) = audit(&cluster);
+    assert!(!is_sound, "a missing segment is not found: {report}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ mod strong_select;
 #[cfg(test)]
 mod tests;
 
-pub use join::{JoinError, JoinOptions, join_cluster};
+pub use join::{JoinError, JoinOptions, join_cluster, read_format};
 pub use strong_select::StrongSelect;
 
 use crate::cluster_format::ClusterFormat;
@@ -33,7 +33,6 @@ use firn_bucket::Bucket;
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::fingerprint::HashKeys;
-use firn_storage::home::{BlockHome, RestoredHome};
 use firn_storage::store::{Store, StoreOptions};
 use log_timer::LogTimer;
 use partition::{PartitionSteps, open_partition};
@@ -175,7 +174,8 @@ impl<O: Fn(PartitionId) -> StoreOptions> PartitionSteps for StoreSteps<'_, O> {
     fn open_store(&self, log: &BucketLog, home: Arc<BucketHome>) -> Result<Arc<Store>, Error> {
         let keys = HashKeys::from_seed(self.format.hash, self.format.seed);
         let options = (self.store_options)(self.partition);
-        open_with_home(self.env.clone(), options, log.clone(), home, keys)
+        let log = Box::new(log.clone());
+        Store::open_with_home(self.env.clone(), options, log, home, keys)
     }
 
     fn abandon(&self, store: Arc<Store>) {
@@ -185,21 +185,6 @@ impl<O: Fn(PartitionId) -> StoreOptions> PartitionSteps for StoreSteps<'_, O> {
     fn pause(&self) {
         std::thread::sleep(CHECKPOINT_PAUSE);
     }
-}
-
-/// Opens a store whose blocks have a home. A store cannot start from a checkpoint yet.
-fn open_with_home(
-    env: Env,
-    options: StoreOptions,
-    log: BucketLog,
-    home: Arc<BucketHome>,
-    keys: HashKeys,
-) -> Result<Arc<Store>, Error> {
-    if home.restored() != RestoredHome::default() {
-        let text = "the log has a checkpoint, from which this version cannot start";
-        return Err(Error::new(ErrorKind::Unavailable, text));
-    }
-    Store::open_with_log(env, options, Box::new(log), keys)
 }
 
 fn log_options(

@@ -1,22 +1,24 @@
-//! The command `firn cluster check URL`: tests whether an object store can carry the log of a
-//! cluster.
+//! The commands of `firn cluster`: `check` tests whether an object store can carry the log of a
+//! cluster, `audit` tests whether the objects of a cluster fit each other.
 //!
-//! The exit code is 0 if the store passed, 1 if it failed or if the test could not finish, and 2 if
-//! the URL or the settings are invalid. The command removes the objects that it creates.
+//! The exit code is 0 if the store passed or the objects fit, 1 if not or if the test could not
+//! finish, and 2 if the URL or the settings are invalid. `check` removes the objects that it
+//! creates; `audit` only reads.
 
 use super::arguments::NOT_UNDERSTOOD;
 use crate::console;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use firn_bucket::{
-    AwsEnvironment, BucketMetrics, BucketOptions, CheckOptions, ObjectStoreBucket, StoreReport,
-    StoreVerdict, check_store,
+    AwsEnvironment, BucketMetrics, BucketOptions, CheckOptions, ObjectStoreBucket, StoreVerdict,
+    check_store,
 };
+use firn_cluster::node::read_format;
 use firn_config::config::{JobFeatures, load_alone};
-use firn_model::env::real;
+use firn_model::env::{Env, real};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 /// Returns the command line of `firn cluster` with its subcommand: arguments and help texts.
 pub fn command() -> Command {
@@ -37,6 +39,15 @@ pub fn command() -> Command {
              taken from --config, else from the environment: AWS_ENDPOINT_URL, AWS_REGION, \
              AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and so on.",
         )
+        .arg(url.clone())
+        .arg(config.clone());
+    let audit = Command::new("audit")
+        .about("Test whether the objects of a cluster fit each other")
+        .after_help(
+            "Reads the log of each partition from the begin of a replay on, the newest checkpoint \
+             and the sizes of all blocks. Lists gaps, damage, blocks that are missing, and objects \
+             that belong to nothing. A running cluster may be audited.",
+        )
         .arg(url)
         .arg(config);
     Command::new("cluster")
@@ -44,61 +55,81 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(check)
+        .subcommand(audit)
 }
 
 /// Runs `firn cluster` with the parsed arguments `matches` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    let Some((_, arguments)) = matches.subcommand() else {
+    let Some((name, arguments)) = matches.subcommand() else {
         return ExitCode::from(NOT_UNDERSTOOD);
     };
-    match check(arguments) {
-        Ok(report) => {
+    let outcome = match name {
+        "audit" => audit(arguments),
+        _ => check(arguments),
+    };
+    match outcome {
+        Ok((report, is_passed)) => {
             console::out(&format!("{report}\n"));
-            match report.verdict {
-                StoreVerdict::Accepted => ExitCode::SUCCESS,
-                _ => ExitCode::FAILURE,
+            if is_passed {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
             }
         }
-        Err(CheckFailure::Settings(error)) => {
-            console::err(&format!("firn cluster check: {error}"));
+        Err(ClusterCommandFailure::Settings(error)) => {
+            console::err(&format!("firn cluster {name}: {error}"));
             ExitCode::from(NOT_UNDERSTOOD)
         }
-        Err(CheckFailure::Process(error)) => {
-            console::err(&format!("firn cluster check: start: {error}"));
+        Err(ClusterCommandFailure::Process(error)) => {
+            console::err(&format!("firn cluster {name}: start: {error}"));
+            ExitCode::FAILURE
+        }
+        Err(ClusterCommandFailure::Bucket(error)) => {
+            console::err(&format!("firn cluster {name}: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// The reason why a check could not start.
-enum CheckFailure {
+/// The reason why a command has no report.
+enum ClusterCommandFailure {
     /// The URL or a setting from the environment is invalid.
     Settings(String),
     /// The process could not start threads or read its clock.
     Process(std::io::Error),
+    /// The bucket does not answer, or contains no cluster.
+    Bucket(String),
 }
 
 /// Returns the URL and the options of the arguments `url` and `config`.
-fn place(arguments: &ArgMatches) -> Result<(String, BucketOptions), CheckFailure> {
+fn place(arguments: &ArgMatches) -> Result<(String, BucketOptions), ClusterCommandFailure> {
     let url = arguments.get_one::<String>("url").cloned();
     let Some(file) = arguments.get_one::<PathBuf>("config") else {
         // clap requires one of the two.
         return Ok((url.unwrap_or_default(), BucketOptions::default()));
     };
     let features = JobFeatures::from_names(&[]);
-    let config = load_alone(file, features).map_err(|e| CheckFailure::Settings(e.to_string()))?;
+    let config =
+        load_alone(file, features).map_err(|e| ClusterCommandFailure::Settings(e.to_string()))?;
     let Some(cluster) = config.cluster else {
         let text = format!("{}: there is no section firn.cluster", file.display());
-        return Err(CheckFailure::Settings(text));
+        return Err(ClusterCommandFailure::Settings(text));
     };
     Ok((url.unwrap_or(cluster.bucket), cluster.bucket_options))
 }
 
-fn check(arguments: &ArgMatches) -> Result<StoreReport, CheckFailure> {
+/// The bucket of a command, and the threads that it needs.
+struct OpenedBucket {
+    bucket: ObjectStoreBucket,
+    env: Env,
+    _runtime: Runtime,
+}
+
+fn open(arguments: &ArgMatches) -> Result<OpenedBucket, ClusterCommandFailure> {
     let (url, options) = place(arguments)?;
     let runtime = Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(CheckFailure::Process)?;
-    let env = real::system_env().map_err(CheckFailure::Process)?;
+    let runtime = runtime.map_err(ClusterCommandFailure::Process)?;
+    let env = real::system_env().map_err(ClusterCommandFailure::Process)?;
     let bucket = ObjectStoreBucket::open(
         &url,
         &options,
@@ -106,7 +137,33 @@ fn check(arguments: &ArgMatches) -> Result<StoreReport, CheckFailure> {
         runtime.handle(),
         Arc::new(BucketMetrics::default()),
     )
-    .map_err(|error| CheckFailure::Settings(error.to_string()))?;
-    let options = CheckOptions::new(env.rng.next_u64());
-    Ok(check_store(&bucket, &env.clock, &options))
+    .map_err(|error| ClusterCommandFailure::Settings(error.to_string()))?;
+    Ok(OpenedBucket {
+        bucket,
+        env,
+        _runtime: runtime,
+    })
+}
+
+/// Returns the report of the test of a store, and whether the store passed.
+fn check(arguments: &ArgMatches) -> Result<(String, bool), ClusterCommandFailure> {
+    let opened = open(arguments)?;
+    let options = CheckOptions::new(opened.env.rng.next_u64());
+    let report = check_store(&opened.bucket, &opened.env.clock, &options);
+    let is_passed = report.verdict == StoreVerdict::Accepted;
+    Ok((report.to_string(), is_passed))
+}
+
+/// Returns the report of the audit of a cluster, and whether its objects fit each other.
+fn audit(arguments: &ArgMatches) -> Result<(String, bool), ClusterCommandFailure> {
+    let opened = open(arguments)?;
+    let format = read_format(&opened.bucket);
+    let format = format.map_err(|e| ClusterCommandFailure::Bucket(e.to_string()))?;
+    let Some(format) = format else {
+        let text = "the bucket contains no cluster: there is no object cluster/format".to_owned();
+        return Err(ClusterCommandFailure::Bucket(text));
+    };
+    let report = firn_cluster::audit::audit(&opened.bucket, &format);
+    let report = report.map_err(|e| ClusterCommandFailure::Bucket(e.to_string()))?;
+    Ok((report.to_string(), report.is_sound()))
 }

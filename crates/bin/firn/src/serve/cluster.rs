@@ -27,6 +27,10 @@ const JOIN_PAUSE: Duration = Duration::from_secs(2);
 /// Interval of the test whether the store honors the condition of creations.
 const CANARY_INTERVAL: Duration = Duration::from_secs(3600);
 
+/// Data time of one block before merges, in milliseconds. It is shorter than that of a server with a
+/// local log, since a takeover replays what no block covers.
+const CUT_MS: i64 = 30 * 60_000;
+
 /// Folder of the scratch folders of the partitions, in the data folder.
 const PARTITIONS_FOLDER: &str = "partitions";
 
@@ -170,6 +174,7 @@ fn partition_options(options: &StoreOptions, count: usize) -> StoreOptions {
     new_series.all = share(new_series.all);
     new_series.of_job = share(new_series.of_job);
     StoreOptions {
+        cut_ms: CUT_MS,
         shards: options.shards.div_ceil(count),
         series_max: share(options.series_max),
         head_bytes_max: share(options.head_bytes_max),

@@ -116,7 +116,8 @@ fn format_key() -> ObjectKey {
     ObjectKey::new(&name).expect("names of objects are keys")
 }
 
-fn read_format(bucket: &dyn Bucket) -> Result<Option<ClusterFormat>, JoinError> {
+/// Reads `cluster/format`. Returns `None` if there is no cluster in the bucket.
+pub fn read_format(bucket: &dyn Bucket) -> Result<Option<ClusterFormat>, JoinError> {
     let Some(bytes) = BlockingBucket(bucket).get(&format_key())? else {
         return Ok(None);
     };

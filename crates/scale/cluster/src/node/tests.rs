@@ -18,12 +18,16 @@ use firn_model::tenant::TenantId;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+const MINUTE: i64 = 60_000;
+
 const PARTITIONS: NonZeroU32 = NonZeroU32::new(3).unwrap();
 
 /// A bucket with an inline store, and a clock that the test moves.
 struct World {
     store: SimStore,
     clock_ms: Arc<AtomicU64>,
+    /// Milliseconds by which each look at the clock moves it, for a thread that waits for a COMMIT.
+    pace_ms: u64,
 }
 
 impl World {
@@ -31,7 +35,11 @@ impl World {
         let store = SimStore::new(1);
         store.complete_inline();
         let clock_ms = Arc::new(AtomicU64::new(1_000));
-        Self { store, clock_ms }
+        Self {
+            store,
+            clock_ms,
+            pace_ms: 0,
+        }
     }
 
     fn bucket(&self) -> Arc<dyn Bucket> {
@@ -60,13 +68,22 @@ impl World {
             version: "0.1.0",
         };
         let format = join_cluster(&*bucket, &sim.env, options).unwrap();
-        let clock = self.clock_ms.clone();
+        let (clock, pace) = (self.clock_ms.clone(), self.pace_ms);
         let options = NodeOptions {
             flush_interval: Duration::from_millis(50),
             read_lease: Duration::from_millis(200),
-            clock: Arc::new(move || Duration::from_millis(clock.load(Ordering::Relaxed))),
+            clock: Arc::new(move || {
+                Duration::from_millis(clock.fetch_add(pace, Ordering::Relaxed))
+            }),
         };
-        let folder = |partition: PartitionId| StoreOptions::new(format!("/data/{partition}"));
+        // Samples are in blocks an hour after their time.
+        let folder = |partition: PartitionId| StoreOptions {
+            window_ms: 5 * MINUTE,
+            cut_ms: 20 * MINUTE,
+            lateness_max_ms: 10 * MINUTE,
+            page_segment_bytes: 4 << 10,
+            ..StoreOptions::new(format!("/data/{partition}"))
+        };
         let node = ClusterNode::open(&bucket, &sim.env, &format, &options, folder).unwrap();
         // A new leader waits for the lease of its predecessor.
         self.advance(&node, 300);
@@ -128,6 +145,46 @@ fn node_whose_disk_is_lost_restores_every_acknowledged_sample() {
             assert_eq!(world.append(&node, partition, life), Ok(()));
         }
     }
+}
+
+#[test]
+fn log_is_trimmed_and_a_node_with_an_empty_disk_has_the_samples_of_blocks_and_log() {
+    let world = World {
+        pace_ms: 1,
+        ..World::new()
+    };
+    let mut expected = Vec::new();
+    for life in 0..4_i64 {
+        let node = world.start(life as u64);
+        assert_eq!(
+            times(&*node.stores()[0]),
+            Ok(expected.clone()),
+            "life {life}"
+        );
+        for minute in life * 200..(life + 1) * 200 {
+            assert_eq!(world.append(&node, 0, minute * MINUTE), Ok(()));
+            expected.push(minute * MINUTE);
+            (0..4).for_each(|_| node.stores()[0].tick());
+        }
+        assert_eq!(
+            times(&strong(&node, 0)),
+            Ok(expected.clone()),
+            "life {life}"
+        );
+    }
+    let keys = world.store.keys();
+    let count = |prefix: &str| {
+        keys.iter()
+            .filter(|k| k.as_str().starts_with(prefix))
+            .count()
+    };
+    assert!(count("blk/") > 20, "{} files of blocks", count("blk/"));
+    assert_eq!(count("state/0/"), 3, "checkpoints");
+    // 800 records, at most one in a segment, of which an hour is needed.
+    assert!(count("log/0/") < 300, "{} segments", count("log/0/"));
+    let format = read_format(&*world.bucket()).unwrap().unwrap();
+    let report = crate::audit::audit(&*world.bucket(), &format).unwrap();
+    assert!(report.is_sound(), "{report}");
 }
 
 #[test]
