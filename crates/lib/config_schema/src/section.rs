@@ -224,3 +224,89 @@ impl<'n> ConfigSection<'n> {
         row.unwrap_or_else(|| panic!("the table of the section has no key {key}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::key;
+    use ConfigValueShape::{
+        Bool, Count, Duration as Time, Integer, List, Map, Section, Size, Text,
+    };
+
+    const INNER: KeyGroups = &[&[key("count", Count).or("9")]];
+
+    const KEYS: KeyGroups = &[
+        &[
+            key("flag", Bool).or("true"),
+            key("time", Time).or("5s"),
+            key("count", Count).or("7"),
+            key("integer", Integer).or("-3"),
+        ],
+        &[
+            key("size", Size).or("4KiB"),
+            key("text", Text).or("usual"),
+            key("inner", Section(INNER)),
+            key("list", List(&Section(INNER))),
+            key("named", Map(&Section(INNER))),
+        ],
+    ];
+
+    fn check(text: &str, expected: &str) {
+        let root = firn_yaml::parse(text).unwrap();
+        let section = ConfigSection::new(root.as_ref(), KEYS, Path::new("/etc"));
+        let found = format!(
+            "{} {} {:?} {:?} {:?} {} {} {} {:?} {:?} {:?}",
+            section.flag("flag"),
+            section.flag_or_false("flag"),
+            section.duration("time"),
+            section.duration_or_zero("time"),
+            section.exact_duration("time"),
+            section.count("count"),
+            section.integer_or_zero("integer"),
+            section.size("size"),
+            section.text("text"),
+            section.text_or_empty("text"),
+            section.text_or_default("text"),
+        );
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn value_that_is_missing_null_or_zero_is_the_default_of_its_row_or_zero() {
+        let defaults = r#"true true 5s 5s 5s 7 -3 4096 "usual" "usual" "usual""#;
+        check("", defaults);
+        check("{}", defaults);
+        check(
+            "{flag: , time: , count: , integer: , size: , text: }",
+            r#"true false 5s 0ns 5s 7 0 4096 "usual" "" "usual""#,
+        );
+        check(
+            "{flag: false, time: 0s, count: 0, integer: 0, size: 0, text: ''}",
+            r#"false false 5s 0ns 0ns 7 0 4096 "" "" "usual""#,
+        );
+        check(
+            "{flag: true, time: 1m, count: 2, integer: -4, size: 1KiB, text: a}",
+            r#"true true 60s 60s 60s 2 -4 1024 "a" "a" "a""#,
+        );
+    }
+
+    #[test]
+    fn section_in_a_section_is_read_by_its_own_rows() {
+        let text = "{list: [{count: 1}, {}], named: {a: {count: 2}}}";
+        let root = firn_yaml::parse(text).unwrap();
+        let section = ConfigSection::new(root.as_ref(), KEYS, Path::new("/etc"));
+        assert!(!section.section("inner").is_set());
+        assert_eq!(section.section("inner").count("count"), 9);
+        let listed = section.sections("list").map(|item| item.count("count"));
+        assert_eq!(listed.collect::<Vec<_>>(), [1, 9]);
+        let named = section.named_sections("named");
+        let named = named.map(|(name, item)| (name, item.count("count")));
+        assert_eq!(named.collect::<Vec<_>>(), [("a", 2)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no key other")]
+    fn key_that_is_not_in_the_table_is_refused() {
+        ConfigSection::new(None, KEYS, Path::new("")).text("other");
+    }
+}

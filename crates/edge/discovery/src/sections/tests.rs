@@ -354,3 +354,8 @@ fn settings_of_different_providers_are_not_equal() {
     assert_ne!(ecs, read("vultr_sd_configs", "{}"));
     assert_ne!(ecs, DiscoverySettings::Static(Vec::new()));
 }
+
+#[test]
+fn keys_have_the_order_of_their_names_in_which_they_are_printed() {
+    assert!(DISCOVERY_KEYS.is_sorted_by_key(|key| key.name));
+}
