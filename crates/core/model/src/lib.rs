@@ -32,6 +32,7 @@
 //! milliseconds since the Unix epoch. The staleness marker is a single NaN bit pattern. The crate
 //! does not depend on HTTP, JSON, PromQL or a storage format, and no type is `Serialize`.
 
+pub mod access;
 pub mod batch;
 pub mod budget;
 pub mod cancel;

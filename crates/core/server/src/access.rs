@@ -3,7 +3,6 @@
 //!
 //! ```text
 //! rules      current configuration: users, tokens, grants, headers of all responses
-//! hash       validation of bcrypt hashes
 //! passwords  password checks: cached results immediately, others one at a time
 //! rate       request rate limit
 //! restricted a store limited to some series
@@ -17,18 +16,13 @@
 
 mod entry;
 mod gate;
-mod hash;
 mod passwords;
 mod rate;
 mod restricted;
 mod rules;
 
 pub use axum::http::{HeaderName, HeaderValue};
-pub use hash::{BcryptHashError, COST_MAX, check as check_hash};
-pub use rules::{
-    AccessGrant, AccessRules, AccessScope, AccessScopeSet, RequestRateLimit, ResponseVisibility,
-    WebUser, token_digest,
-};
+pub use rules::{AccessRules, ResponseVisibility, WebUser, token_digest};
 
 pub(crate) use entry::{enter, too_many};
 pub(crate) use gate::AccessGate;

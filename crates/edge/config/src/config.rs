@@ -27,7 +27,7 @@ mod signing;
 mod storage;
 pub mod tracing;
 
-pub use access::{AccessSettings, TokenSource, checked_digest};
+pub use access::{AccessSettings, TokenSource, check_token};
 pub use alerting::AlertingSettings;
 pub use fingerprint::fingerprint;
 pub use firn::{MemoryLimit, MissedEvaluationSettings, NewSeriesLimits, WalSync};

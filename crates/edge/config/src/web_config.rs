@@ -7,14 +7,17 @@
 //! Invariant: a server can use a file that passed these checks, unless its certificates are
 //! invalid.
 
+mod hash;
 mod strict;
 mod tls;
 
 pub use tls::{TlsInput, TlsSection};
 
 use firn_http_client::named_files;
-use firn_server::access::{BcryptHashError, HeaderName, HeaderValue, RequestRateLimit, check_hash};
+use firn_model::access::RequestRateLimit;
 use firn_yaml::YamlNode;
+use hash::BcryptHashError;
+use http::{HeaderName, HeaderValue};
 use std::path::Path;
 use strict::StrictValueReader;
 
@@ -102,7 +105,7 @@ fn parse(text: &str, dir: &Path) -> Result<WebConfig, String> {
     let headers = checked_headers(http.headers)?;
     for (name, hash) in &users {
         // The toolkit does not say whose it is.
-        check_hash(hash).map_err(|e| match e {
+        hash::check(hash).map_err(|e| match e {
             BcryptHashError::CostTooHigh(_) => format!("user {name:?}: {e}"),
             e => e.to_string(),
         })?;

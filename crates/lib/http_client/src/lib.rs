@@ -60,6 +60,7 @@ pub use settings::{
     HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
 };
 pub use sign::{RequestSigner, Signing, UnsignedRequest};
+pub use tls::load_system_roots;
 pub use url_parts::{encode_host, encode_path};
 
 use auth::RequestAuthorizer;

@@ -113,7 +113,7 @@ pub(super) fn build_config(
 fn load_roots(material: &ClientTlsMaterial) -> Result<Arc<CertificatePool>, String> {
     static SYSTEM: OnceLock<Arc<CertificatePool>> = OnceLock::new();
     let Some(ca) = &material.ca else {
-        return Ok(SYSTEM.get_or_init(load_system_roots).clone());
+        return Ok(SYSTEM.get_or_init(|| Arc::new(load_system_roots())).clone());
     };
     let pool = CertificatePool::from_pem(ca);
     if pool.is_empty() {
@@ -123,8 +123,8 @@ fn load_roots(material: &ClientTlsMaterial) -> Result<Arc<CertificatePool>, Stri
     }
 }
 
-fn load_system_roots() -> Arc<CertificatePool> {
+/// Reads the authorities that the system trusts.
+pub fn load_system_roots() -> CertificatePool {
     // Certificates that cannot be parsed are not trusted; handshakes that need them fail.
-    let found = rustls_native_certs::load_native_certs().certs;
-    Arc::new(CertificatePool::from_parsable_der(found))
+    CertificatePool::from_parsable_der(rustls_native_certs::load_native_certs().certs)
 }

@@ -12,8 +12,8 @@
 //! limited to 100 signature checks and [`verify::COMPARISONS_MAX`] name comparisons per
 //! certificate. No input causes a panic.
 //!
-//! [`handshake`] and [`key_pair`] connect this crate to rustls. Callers read files and the root
-//! certificates of the system. `docs/compatibility/certificates.md` describes the rules with
+//! [`handshake`], [`key_pair`] and [`listener`] connect this crate to rustls. Callers read files and
+//! the root certificates of the system. `docs/compatibility/certificates.md` describes the rules with
 //! examples.
 
 mod certificate;
@@ -24,6 +24,7 @@ pub mod handshake;
 mod host;
 mod key;
 pub mod key_pair;
+pub mod listener;
 mod pem;
 mod policies;
 mod pool;

@@ -11,15 +11,17 @@
 //! the last reload: a certificate that is being replaced never fails a handshake. Whether TLS is
 //! used at all is decided at the start.
 
-use firn_config::config::{AccessSettings, Config, TokenSource, checked_digest};
+use firn_config::config::{AccessSettings, Config, TokenSource, check_token};
 use firn_config::web_config::{self, TlsInput, WebConfig, WebConfigError};
 use firn_http_client::named_files;
+use firn_model::access::AccessGrant;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::sync::lock;
 use firn_server::ServerApp;
-use firn_server::access::{AccessGrant, AccessRules, WebUser};
-use firn_server::tls::{ServerConfig, TlsConfigs};
+use firn_server::access::{AccessRules, WebUser, token_digest};
+use firn_server::tls::TlsConfigs;
+use rustls::server::ServerConfig;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -291,7 +293,7 @@ fn token_files(access: &AccessSettings) -> impl Iterator<Item = &Path> {
         .iter()
         .filter_map(|token| match &token.source {
             TokenSource::File(path) => Some(path.as_path()),
-            TokenSource::Digest(_) => None,
+            TokenSource::Token(_) | TokenSource::Digest(_) => None,
         })
 }
 
@@ -326,11 +328,14 @@ fn tokens(access: &AccessSettings) -> Result<HashMap<[u8; 32], Arc<AccessGrant>>
         let name = &token.grant.name;
         let failed = |why: String| WebConfigError::from(format!("{name}: {why}"));
         let digest = match &token.source {
+            TokenSource::Token(token) => token_digest(token.as_bytes()),
             TokenSource::Digest(digest) => *digest,
             TokenSource::File(path) => {
                 let read = named_files::read(path);
                 let text = read.map_err(|e| failed(format!("{}: {e}", path.display())))?;
-                checked_digest(text.trim_ascii()).map_err(failed)?
+                let token = text.trim_ascii();
+                check_token(token).map_err(failed)?;
+                token_digest(token)
             }
         };
         if tokens.insert(digest, token.grant.clone()).is_some() {

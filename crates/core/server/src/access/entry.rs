@@ -4,12 +4,13 @@
 //! requested resource.
 
 use super::gate::{AccessGate, AccessRefusal};
-use super::rules::{AccessGrant, AccessRules};
+use super::rules::AccessRules;
 use crate::http::failure::{ApiFailure, FailureCause};
 use crate::metrics::ServerMetrics;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use firn_model::access::AccessGrant;
 use firn_model::error::ErrorKind;
 use std::sync::Arc;
 

@@ -2,10 +2,11 @@
 
 use super::passwords::{GivenPassword, PasswordChecker};
 use super::rate::TokenBucket;
-use super::rules::{AccessGrant, AccessRules, WebUser, token_digest};
+use super::rules::{AccessRules, WebUser, token_digest};
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use firn_model::access::AccessGrant;
 use firn_model::env::Env;
 use firn_model::sync::{read, write};
 use std::sync::{Arc, RwLock};
@@ -129,7 +130,10 @@ impl AccessGate {
 
 /// Returns the user whose password takes longest to check, according to the cost of the hash.
 fn find_slowest_user(rules: &AccessRules) -> Option<&WebUser> {
-    let cost = |user: &&WebUser| super::hash::check(&user.hash).unwrap_or(0);
+    let cost = |user: &&WebUser| {
+        let parts = user.hash.parse::<bcrypt::HashParts>();
+        parts.map_or(0, |parts| parts.get_cost())
+    };
     rules.users.values().max_by_key(cost)
 }
 
@@ -155,8 +159,8 @@ fn credentials(headers: &HeaderMap) -> Option<RequestCredentials<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessScope;
     use axum::http::HeaderValue;
+    use firn_model::access::AccessScope;
     use firn_model::env::real;
 
     fn headers(authorization: &str) -> HeaderMap {

@@ -1,6 +1,6 @@
 //! Request rate limit: a token bucket, like Go's `rate.Limiter`.
 
-use super::rules::RequestRateLimit;
+use firn_model::access::RequestRateLimit;
 use firn_model::sync::lock;
 use std::sync::Mutex;
 use std::time::Duration;

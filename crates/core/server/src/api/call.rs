@@ -3,7 +3,7 @@
 
 use super::form::{RequestForm, read_form};
 use super::origin;
-use crate::access::{AccessGrant, RestrictedStore};
+use crate::access::RestrictedStore;
 use crate::admission::question::{ActiveQueryRange, RequestedQuery};
 use crate::admission::queue::QueueClient;
 use crate::app::{BackendNotReady, ServerApp};
@@ -18,6 +18,7 @@ use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use firn_model::access::AccessGrant;
 use firn_model::cancel::CancelToken;
 use firn_model::store::Select;
 use firn_model::tenant::TenantId;

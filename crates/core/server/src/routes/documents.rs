@@ -221,7 +221,7 @@ fn param_text(param: &RouteParam) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessScope;
+    use firn_model::access::AccessScope;
 
     #[test]
     fn document_is_yaml_and_has_every_method_of_every_route() {

@@ -4,7 +4,7 @@
 //! Invariant: without credentials every request is answered with 401, independent of its method and
 //! whether its path exists.
 
-use crate::access::{AccessGrant, enter, too_many};
+use crate::access::{enter, too_many};
 use crate::app::ServerApp;
 use crate::http::failure::{ApiFailure, FailureCause};
 use crate::http::measured;
@@ -15,6 +15,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
+use firn_model::access::AccessGrant;
 use firn_model::trace::{SpanKind, TraceParent, TraceSpan};
 
 /// Header that contains the tenant of a request, the same as in Mimir and Loki.

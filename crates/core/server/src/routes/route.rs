@@ -1,7 +1,7 @@
 //! A row of the table of routes, and its conversion into a route with authorization, metrics and an
 //! audit log of changes.
 
-use crate::access::{AccessGrant, AccessScope, ResponseVisibility};
+use crate::access::ResponseVisibility;
 use crate::api::call::{self, ApiCall};
 use crate::api::{admin, origin};
 use crate::app::ServerApp;
@@ -13,6 +13,7 @@ use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use firn_model::access::{AccessGrant, AccessScope};
 use firn_model::error::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::route::{
     ApiRoute, ParamKind, RouteMethod, RouteParam, admin_route, api, mount, mount_data,
     mutating_route, open, param, plain, required, state,
 };
-use crate::access::{AccessScope, ResponseVisibility};
+use crate::access::ResponseVisibility;
 use crate::api::{
     admin, alertmanagers, blocks, discards, exemplars, features, federate, import, metadata,
     notifications, operations, otlp, query, read, rule_editor, rules, search, self_metrics, series,
@@ -18,6 +18,7 @@ use crate::api::{
 use crate::metrics::ServerEndpoint;
 use ParamKind::{Count, Duration, Flag, Text, Texts, Time};
 use RouteMethod::{Delete, Get, Post, Put};
+use firn_model::access::AccessScope;
 
 const GET: &[RouteMethod] = &[Get];
 const GET_POST: &[RouteMethod] = &[Get, Post];

@@ -1,9 +1,8 @@
 //! Listener whose connections begin with a TLS handshake. Like Go's server, it responds to plain
 //! HTTP requests with an HTTP error, because an HTTP client cannot interpret a TLS alert.
 
-use super::HTTP2;
 use crate::http::accept::{ConnectionSource, HttpProtocol, accept_tcp};
-use rustls::server::ServerConfig;
+use firn_x509::listener::{HTTP2, ServerConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

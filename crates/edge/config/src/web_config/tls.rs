@@ -2,8 +2,9 @@
 
 use super::strict::StrictValueReader;
 use super::{WebConfigError, go_error};
+use firn_http_client::load_system_roots;
 use firn_http_client::named_files;
-use firn_server::tls::{
+use firn_x509::listener::{
     self, CipherSuite, ClientAuthPolicy, KeyExchangeCurve, ListenerTlsSettings, ServerConfig,
     ServerTlsVersion, TlsFileContents,
 };
@@ -244,7 +245,7 @@ impl TlsInput {
 
     /// Builds the TLS configuration of the server. Fails for invalid certificates or keys.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, WebConfigError> {
-        let config = tls::server_config(&self.settings, &self.files);
+        let config = listener::server_config(&self.settings, &self.files, load_system_roots);
         config.map_err(|e| WebConfigError::from(e.to_string()))
     }
 }

@@ -1,12 +1,11 @@
 //! Verification of client certificates: trusted by `client_ca_file` or the system, or any
-//! certificate, optionally restricted to names in `client_allowed_sans`. The rules are those of the
-//! crate `firn-x509`.
+//! certificate, optionally restricted to names in `client_allowed_sans`.
 
 use super::settings::{ClientAuthPolicy, ListenerTlsSettings, TlsFileContents};
-use firn_x509::handshake::{
+use crate::handshake::{
     PeerCertificates, PeerRejection, SCHEMES, check_tls12_signature, check_tls13_signature,
 };
-use firn_x509::{AlternativeNames, CertificatePool, CertificatePurpose};
+use crate::{AlternativeNames, CertificatePool, CertificatePurpose};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -24,6 +23,7 @@ const HINT_BYTES_MAX: usize = 60 << 10;
 pub(super) fn verifier(
     settings: &ListenerTlsSettings,
     files: &TlsFileContents,
+    system_roots: impl FnOnce() -> CertificatePool,
 ) -> Option<Arc<dyn ClientCertVerifier>> {
     use ClientAuthPolicy::{
         NoClientCert, RequestClientCert, RequireAndVerifyClientCert, RequireAnyClientCert,
@@ -44,10 +44,6 @@ pub(super) fn verifier(
         roots: is_verified.then(|| given.unwrap_or_else(system_roots)),
         names: settings.client_sans.clone(),
     }))
-}
-
-fn system_roots() -> CertificatePool {
-    CertificatePool::from_parsable_der(rustls_native_certs::load_native_certs().certs)
 }
 
 /// Returns the subjects of the CAs, which help clients to select a certificate. Returns an empty

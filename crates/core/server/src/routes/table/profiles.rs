@@ -1,11 +1,12 @@
 //! Routes of profiles, at the paths of Go's `net/http/pprof`.
 
 use super::{GET, HTML, OCTETS, TEXT, mount, param};
-use crate::access::{AccessScope, ResponseVisibility};
+use crate::access::ResponseVisibility;
 use crate::api::operations;
 use crate::metrics::ServerEndpoint;
 use crate::routes::route::ParamKind::Duration;
 use crate::routes::route::{ApiRoute, plain};
+use firn_model::access::AccessScope;
 
 pub(super) const PROFILES: &[ApiRoute] = &[
     ApiRoute::new(
