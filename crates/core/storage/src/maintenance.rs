@@ -9,11 +9,11 @@
 //!
 //! Each tick does a share of the pending work on the background thread. Only one tick runs at a
 //! time; compaction runs beside it on a thread of its own. This file contains only the order of the
-//! work and its schedule: [`workers`] lists the workers that do it, each with the parts of the store
-//! that it uses. Progress that outlives a tick is in [`state`], which the tick locks.
+//! work and its schedule: [`workers`] lists the workers that do it, each with the parts of the
+//! store that it uses. Progress that outlives a tick is in [`state`], which the tick locks.
 
-pub(crate) mod catalogue;
-pub(crate) mod compaction;
+mod catalogue;
+mod compaction;
 pub(crate) mod coverage;
 pub(crate) mod cut;
 pub(crate) mod cut_marks;
@@ -64,8 +64,8 @@ impl Drop for TickGuard {
     }
 }
 
-/// Guard of the current share of the compaction. When it is dropped, also by a panic, the next share
-/// may be scheduled.
+/// Guard of the current share of the compaction. When it is dropped, also by a panic, the next
+/// share may be scheduled.
 struct CompactionGuard(Arc<Maintenance>);
 
 impl Drop for CompactionGuard {

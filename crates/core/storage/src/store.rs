@@ -22,9 +22,8 @@ mod tests;
 pub use crate::chunk::DuplicatePolicy;
 pub use crate::parts::options::{
     BACKLOG_BYTES_MAX, BlockSizeLimit, LATENESS_MAX_MS, LogTrimming, NewSeriesBudget, RETENTION_MS,
-    SealingThread, StoreOptions, StoreSyncMode, WINDOW_MS,
+    RetentionLimits, SealingThread, StoreOptions, StoreSyncMode, WINDOW_MS,
 };
-pub use crate::parts::retention::RetentionLimits;
 
 use crate::append::Appender;
 use crate::block::BlockCache;

@@ -18,8 +18,9 @@
 //! that fraction, and a steady input gives a steady output.
 
 mod encode;
+pub(crate) mod failures;
 mod pages;
-pub(crate) mod troubles;
+mod troubles;
 
 use pages::PageEntries;
 pub(super) use pages::PageWriter;

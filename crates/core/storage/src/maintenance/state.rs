@@ -5,7 +5,7 @@ use super::coverage::Coverage;
 use super::cut::progress::BlockCutState;
 use super::cut_marks::CutMarks;
 use super::late_coverage::LateCoverage;
-use super::seal::troubles::SealFailures;
+use super::seal::failures::SealFailures;
 use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
 use crate::ids::ShardLocalId;

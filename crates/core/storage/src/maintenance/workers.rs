@@ -33,114 +33,128 @@ pub(crate) struct MaintenanceWorkers<'a> {
 impl<'a> MaintenanceWorkers<'a> {
     /// Returns the workers of the store with these parts.
     pub(super) fn new(parts: &'a StoreParts) -> Self {
-        let StoreParts {
-            options,
-            env,
-            dir,
-            head,
-            sealed,
-            blocks,
-            metrics,
-            damages,
-            ..
-        } = parts;
-        let log = &*parts.log;
-        let policy = parts.retention_policy();
-        let space = DiskSpace {
-            disk: &*env.disk,
-            dir,
-            log,
-            trimming: parts.trimming,
-        };
-        let catalogue = CatalogueWriter { head, metrics };
-        let manifest = ManifestWriter { env, dir, log };
-        let sealer = Sealer {
-            options,
-            clock: &*env.clock,
-            log,
-            head,
-            policy,
-            pages: PageWriter {
-                sealed,
-                catalogue,
-                space,
-                metrics,
-            },
-            metrics,
-            damages,
+        let manifest = ManifestWriter {
+            env: &parts.env,
+            dir: &parts.dir,
+            log: &*parts.log,
         };
         Self {
-            sealer,
+            sealer: build_sealer(parts),
             flusher: LateFlusher {
-                options,
-                env,
-                log,
-                head,
-                blocks,
-                metrics,
+                options: &parts.options,
+                env: &parts.env,
+                log: &*parts.log,
+                head: &parts.head,
+                blocks: &parts.blocks,
+                metrics: &parts.metrics,
             },
-            cutter: Cutter {
-                options,
-                env,
-                head,
-                blocks,
-                sources: CutSources {
-                    head,
-                    sealed,
-                    exemplars: &parts.exemplars,
-                    metadata: &parts.learn_metadata,
-                    damages,
-                },
-                sealer,
-                space,
-                metrics,
-            },
+            cutter: build_cutter(parts),
             compactor: Compactor {
-                options,
-                env: blocks.env(),
-                blocks,
+                options: &parts.options,
+                env: parts.blocks.env(),
+                blocks: &parts.blocks,
                 retaining: &parts.retaining,
-                space,
-                metrics,
-                damages,
+                space: disk_space(parts),
+                metrics: &parts.metrics,
+                damages: &parts.damages,
             },
             remover: ExpiredDataRemover {
-                options,
-                env,
-                sealed,
-                policy,
+                options: &parts.options,
+                env: &parts.env,
+                sealed: &parts.sealed,
+                policy: parts.retention_policy(),
                 manifest,
-                space,
-                metrics,
+                space: disk_space(parts),
+                metrics: &parts.metrics,
             },
             manifest,
             trimmer: LogTrimmer {
-                log,
+                log: &*parts.log,
                 trimming: parts.trimming,
                 blocks,
                 journal: &parts.journal,
                 exemplars: &parts.exemplars,
-                catalogue,
+                catalogue: catalogue_writer(parts),
                 manifest,
-                metrics,
+                metrics: &parts.metrics,
             },
             sweeper: Sweeper {
                 trimming: parts.trimming,
-                head,
-                sealed,
-                policy,
-                metrics,
+                head: &parts.head,
+                sealed: &parts.sealed,
+                policy: parts.retention_policy(),
+                metrics: &parts.metrics,
             },
-            snapshots: SnapshotWriter {
-                options,
-                env,
-                dir,
-                log,
-                blocks,
-                catalogue,
-                manifest,
-                space,
-            },
+            snapshots: build_snapshot_writer(parts, manifest),
         }
+    }
+}
+
+fn disk_space(parts: &StoreParts) -> DiskSpace<'_> {
+    DiskSpace {
+        disk: &*parts.env.disk,
+        dir: &parts.dir,
+        log: &*parts.log,
+        trimming: parts.trimming,
+    }
+}
+
+fn catalogue_writer(parts: &StoreParts) -> CatalogueWriter<'_> {
+    CatalogueWriter {
+        head: &parts.head,
+        metrics: &parts.metrics,
+    }
+}
+
+fn build_sealer(parts: &StoreParts) -> Sealer<'_> {
+    Sealer {
+        options: &parts.options,
+        clock: &*parts.env.clock,
+        log: &*parts.log,
+        head: &parts.head,
+        policy: parts.retention_policy(),
+        pages: PageWriter {
+            sealed: &parts.sealed,
+            catalogue: catalogue_writer(parts),
+            space: disk_space(parts),
+            metrics: &parts.metrics,
+        },
+        metrics: &parts.metrics,
+        damages: &parts.damages,
+    }
+}
+
+fn build_cutter(parts: &StoreParts) -> Cutter<'_> {
+    Cutter {
+        options: &parts.options,
+        env: &parts.env,
+        head: &parts.head,
+        blocks: &parts.blocks,
+        sources: CutSources {
+            head: &parts.head,
+            sealed: &parts.sealed,
+            exemplars: &parts.exemplars,
+            metadata: &parts.learn_metadata,
+            damages: &parts.damages,
+        },
+        sealer: build_sealer(parts),
+        space: disk_space(parts),
+        metrics: &parts.metrics,
+    }
+}
+
+fn build_snapshot_writer<'a>(
+    parts: &'a StoreParts,
+    manifest: ManifestWriter<'a>,
+) -> SnapshotWriter<'a> {
+    SnapshotWriter {
+        options: &parts.options,
+        env: &parts.env,
+        dir: &parts.dir,
+        log: &*parts.log,
+        blocks: &parts.blocks,
+        catalogue: catalogue_writer(parts),
+        manifest,
+        space: disk_space(parts),
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::chunk::DuplicatePolicy;
 use crate::log;
-use crate::parts::retention::RetentionLimits;
 use firn_model::log::LogReplayProgress;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
@@ -125,6 +124,19 @@ impl BlockSizeLimit {
         series: 8 << 20,
         bytes: 32 << 30,
     };
+}
+
+/// Retention limits of a store, by time and by size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetentionLimits {
+    /// Samples older than the newest one by this many milliseconds are deleted; `i64::MAX` means no
+    /// limit.
+    pub time_ms: i64,
+    /// Maximum size of the files of the store, in bytes.
+    pub bytes: Option<u64>,
+    /// Maximum size of the files as a percentage of their file system. Takes precedence over
+    /// `bytes`, unless the size of the file system is unavailable.
+    pub percent: Option<f64>,
 }
 
 /// The options of a store. [`StoreOptions::new`] returns the defaults.

@@ -6,7 +6,7 @@
 
 use super::StoreParts;
 use super::head::StoreHead;
-use super::options::LogTrimming;
+use super::options::{LogTrimming, RetentionLimits};
 use crate::blocks::Blocks;
 use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
@@ -15,19 +15,6 @@ use firn_model::metrics::{Counter, Gauge, MetricSink, MetricValue};
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-
-/// Retention limits of a store, by time and by size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RetentionLimits {
-    /// Samples older than the newest one by this many milliseconds are deleted; `i64::MAX` means no
-    /// limit.
-    pub time_ms: i64,
-    /// Maximum size of the files of the store, in bytes.
-    pub bytes: Option<u64>,
-    /// Maximum size of the files as a percentage of their file system. Takes precedence over
-    /// `bytes`, unless the size of the file system is unavailable.
-    pub percent: Option<f64>,
-}
 
 /// The current retention limits, with counters of their effect.
 pub(crate) struct RetentionState {

@@ -1,5 +1,5 @@
-//! The sources of a cut, and one pass over them: collects the columns of a partition of the series from all pages that have
-//! them.
+//! The sources of a cut, and one pass over them: collects the columns of a partition of the series
+//! from all pages that have them.
 //!
 //! Pages are ordered by target and blocks by metric, so each pass opens every page with a series of
 //! its partition. This costs about 15 us per page, mostly from the system's cache. The alternatives

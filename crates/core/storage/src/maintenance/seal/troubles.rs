@@ -14,53 +14,7 @@ use crate::maintenance::state::MaintenanceState;
 use crate::sync::lock;
 use firn_model::error::Error;
 use firn_model::sample::TimestampMs;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// Pause before the first retry of a group; doubled after each further failure.
-const PAUSE_MIN: Duration = Duration::from_secs(60);
-
-/// Maximum pause: half of a window, so that the other samples of the group do not wait in the head
-/// longer than usual.
-const PAUSE_MAX: Duration = Duration::from_secs(16 * 60);
-
-/// Minimum number of attempts before samples are dropped.
-const TRIES_MIN: u32 = 2;
-
-/// A group that could not be sealed completely.
-#[derive(Clone, Copy, Debug)]
-struct GroupSealFailure {
-    tries: u32,
-    /// Time of the next attempt on the monotonic clock.
-    not_before: Duration,
-}
-
-/// The groups that could not be sealed completely, by number.
-#[derive(Debug, Default)]
-pub(crate) struct SealFailures {
-    groups: BTreeMap<GroupId, GroupSealFailure>,
-}
-
-impl SealFailures {
-    /// Returns whether a group may be sealed now.
-    pub(super) fn can_seal(&self, group: GroupId, now: Duration) -> bool {
-        let trouble = self.groups.get(&group);
-        trouble.is_none_or(|trouble| now >= trouble.not_before)
-    }
-
-    /// Counts a failure of a group. Returns whether it is the first one.
-    fn count_failure(&mut self, group: GroupId, now: Duration) -> bool {
-        let trouble = self.groups.entry(group).or_insert(GroupSealFailure {
-            tries: 0,
-            not_before: now,
-        });
-        let pause = PAUSE_MIN * 2u32.saturating_pow(trouble.tries.min(8));
-        trouble.tries = trouble.tries.saturating_add(1);
-        trouble.not_before = now.saturating_add(pause.min(PAUSE_MAX));
-        trouble.tries == 1
-    }
-}
 
 impl Sealer<'_> {
     /// Records the result of sealing a group: `stuck` are the samples that could not be sealed, if
@@ -83,9 +37,9 @@ impl Sealer<'_> {
                 );
             }
         } else {
-            troubles.groups.remove(&group);
+            troubles.remove(group);
         }
-        self.metrics.stuck_groups.set(troubles.groups.len() as i64);
+        self.metrics.stuck_groups.set(troubles.count() as i64);
     }
 
     /// Drops the samples that cannot be sealed of those groups that prevent trimming of the log.
@@ -95,11 +49,10 @@ impl Sealer<'_> {
         newest: TimestampMs,
         reserve_bytes: u64,
     ) -> Result<(), Error> {
-        let tried = state.troubles.groups.iter();
-        let tried = tried.filter(|(_, trouble)| trouble.tries >= TRIES_MIN);
         let pins = |group: &GroupId| state.coverage.is_pinning_log(*group);
-        let stuck: Vec<DueGroup> = tried
-            .map(|(group, _)| *group)
+        let stuck: Vec<DueGroup> = state
+            .troubles
+            .list_retried_groups()
             .filter(pins)
             .map(|group| DueGroup { group, end: newest })
             .collect();
