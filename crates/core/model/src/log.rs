@@ -183,8 +183,9 @@ pub trait DurableLog: Send + Sync {
     /// lock of the engine, and returns immediately unless the queue is full.
     ///
     /// The engine calls `done` when the record is durable, on any thread and possibly
-    /// before this method returns. `done` must not append. If the engine cannot write, it
-    /// keeps the record and reports the delay. If it can never write again, every append fails with
+    /// before this method returns. It calls them one after the other, in the order of the positions
+    /// of the records. `done` must not append. If the engine cannot write, it keeps the record and
+    /// reports the delay. If it can never write again, every append fails with
     /// [`crate::error::ErrorKind::Unavailable`] until the process restarts.
     ///
     /// A record that is followed by another may be held: it is written with the next append that is

@@ -188,7 +188,7 @@ impl Appender {
     fn end_appending(&self, scratch: &AppendScratch) {
         for (number, shard) in self.parts.head.shards.iter().enumerate() {
             if !scratch.shard_range(number).is_empty() {
-                lock(shard).appending -= 1;
+                lock(shard).end_appending();
             }
         }
     }
@@ -220,7 +220,7 @@ impl Appender {
             let group = scratch.shard_range(number);
             if !group.is_empty() {
                 let late_bytes = shard.late.memory_bytes();
-                shard.appending -= 1;
+                shard.end_appending();
                 for i in group {
                     let i = scratch.grouped[i] as usize;
                     let stored_to = self

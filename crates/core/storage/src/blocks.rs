@@ -352,6 +352,7 @@ impl Blocks {
         let mut committing = lock(&self.committing);
         let mut list = committing.list.clone();
         change(&mut list);
+        list.assert_follows(&committing.list);
         let before = self.view();
         let mut blocks = Vec::with_capacity(list.blocks.len());
         for entry in list.blocks.iter().filter(|entry| !entry.is_bad) {

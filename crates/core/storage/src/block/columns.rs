@@ -105,6 +105,7 @@ impl<'a> BlockColumnReader<'a> {
     ) -> Result<(), StorageError> {
         let (before, had_starts) = (into.times.len(), !into.start_times.is_empty());
         let read = self.read_parts(ordinal, range, into);
+        debug_assert!(read.is_err() || into.times[before..].is_sorted_by(|a, b| a < b));
         if read.is_err() {
             into.truncate(before);
             if !had_starts {

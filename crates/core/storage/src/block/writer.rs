@@ -349,6 +349,7 @@ impl BlockWriter {
             samples > 0 && samples == columns.values.len(),
             "a series has a sample"
         );
+        debug_assert!(columns.times.is_sorted_by(|a, b| a < b));
         let family = hash_family(labels, &mut self.memory);
         let whole = find_part_end(columns, 0)?;
         if whole == samples {

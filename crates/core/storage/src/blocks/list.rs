@@ -203,6 +203,26 @@ impl BlockList {
             .sort_by_key(|block| (block.kind, block.sequence));
     }
 
+    /// Panics unless the list may follow `before`, the current one: the cut and the position of
+    /// late samples do not move back, and a new block is listed once.
+    pub(super) fn assert_follows(&self, before: &Self) {
+        let (cut, late) = (before.cut, before.late_through);
+        assert!(cut <= self.cut, "cut moved from {cut} back to {}", self.cut);
+        assert!(
+            late <= self.late_through,
+            "late samples from {late:?} back to {:?}",
+            self.late_through
+        );
+        assert!(
+            before.next_sequence <= self.next_sequence,
+            "sequence numbers of blocks are not reused"
+        );
+        for added in self.blocks.iter().filter(|e| !before.contains(e.id)) {
+            let same = self.blocks.iter().filter(|entry| entry.id == added.id);
+            assert_eq!(same.count(), 1, "times that block {} is added", added.id);
+        }
+    }
+
     /// Returns the next sequence number and increments it, so that no two commits use the same one.
     pub(crate) fn next_sequence(&mut self) -> u64 {
         let sequence = self.next_sequence;

@@ -114,6 +114,7 @@ impl SampleColumns {
             }
         }
         self.times = order.iter().map(|i| self.times[*i]).collect();
+        debug_assert!(self.times.is_sorted_by(|a, b| a < b));
         self.values = order.iter().map(|i| self.values[*i]).collect();
         if !self.start_times.is_empty() {
             self.start_times = order.iter().map(|i| self.start_times[*i]).collect();

@@ -130,6 +130,7 @@ impl HeadShard {
 
     /// Stores a series in its reserved place, and counts the memory of its chunks.
     pub(crate) fn fill_reserved(&mut self, local: ShardLocalId, series: MemSeries) {
+        assert!(self.is_reserved(local), "a series fills a reserved place");
         self.chunk_bytes += series.memory_bytes();
         if let Some(place) = self.places.get_mut(local) {
             *place = Some(series);
@@ -247,6 +248,12 @@ impl HeadShard {
         if self.pending.is_empty() {
             self.pending = VecDeque::new();
         }
+    }
+
+    /// Counts a batch that looked up series of this shard as not appending any more.
+    pub(crate) fn end_appending(&mut self) {
+        assert!(self.appending > 0, "a batch ends that began");
+        self.appending -= 1;
     }
 
     /// Records that the batch being applied appended `samples` samples to a series.

@@ -73,6 +73,9 @@ impl Watermark {
     pub(crate) fn begin_read(&self) -> WatermarkReadGuard<'_> {
         let mut state = lock(&self.state);
         let sequence = self.visible.load(Ordering::Acquire);
+        // Shards forget batches up to the floor, so a reader below it would see parts of them.
+        let floor = self.visible_to_all();
+        assert!(floor <= sequence, "reader at {sequence}, floor at {floor}");
         *state.readers.entry(sequence).or_default() += 1;
         WatermarkReadGuard {
             watermark: self,
@@ -130,11 +133,16 @@ impl Watermark {
             // The batch is complete but waits for earlier ones that are delayed.
             resolver.reject_early(delay.clone());
         }
-        state.complete.insert(sequence);
+        let is_new = state.complete.insert(sequence);
+        assert!(is_new, "batch {sequence} completed twice");
         state.waiting.insert(sequence, (resolver, appended));
-        state
-            .durable
-            .extend(position.map(|position| (position, sequence)));
+        if let Some(position) = position {
+            // The log reports records in their order, so that all records up to the position of a
+            // visible batch are in `durable` before it is removed.
+            let last = state.durable.back().map_or(state.visible_position, |d| d.0);
+            assert!(last < position, "record {position:?} after {last:?}");
+            state.durable.push_back((position, sequence));
+        }
         let mut visible = self.visible.load(Ordering::Relaxed);
         while state.complete.remove(&(visible + 1))
             || failpoints::has(StoreFlaw::ShowsOutOfOrder) && visible < sequence
@@ -201,8 +209,12 @@ impl Watermark {
         } else {
             readers.next()
         };
-        self.floor
-            .store(oldest.copied().unwrap_or(visible), Ordering::Release);
+        let floor = oldest.copied().unwrap_or(visible);
+        let before = self.floor.swap(floor, Ordering::Release);
+        assert!(
+            before <= floor || failpoints::has(StoreFlaw::RaisesFloorEarly),
+            "floor moved from {before} back to {floor}"
+        );
     }
 }
 

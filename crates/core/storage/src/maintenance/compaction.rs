@@ -26,6 +26,7 @@ use crate::parts::metrics::StoreMetrics;
 use crate::parts::options::StoreOptions;
 use crate::parts::retention::RetentionState;
 use firn_model::env::Env;
+use firn_model::sample::TimeRange;
 use merging::{MergeFailure, MergeJob};
 use progress::CompactionProgress;
 
@@ -184,6 +185,14 @@ fn replace_inputs(list: &mut BlockList, merge: &MergePlan, metas: &[BlockMeta]) 
     if found < merge.inputs.len() {
         return false;
     }
+    let inputs = merge.inputs.iter().map(|input| input.range);
+    let inputs = inputs.reduce(TimeRange::hull);
+    assert!(
+        metas
+            .iter()
+            .all(|meta| inputs.is_some_and(|inputs| inputs.hull(meta.range) == inputs)),
+        "merge of {inputs:?} into blocks of other times"
+    );
     list.blocks.retain(|entry| !is_input(entry));
     for meta in metas.iter().filter(|meta| meta.samples > 0) {
         list.add(BlockEntry::from_meta(meta, merge.kind, merge.sequence));

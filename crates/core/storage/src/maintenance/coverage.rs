@@ -62,6 +62,15 @@ pub(crate) struct CoverageMark {
     pub(crate) position: LogPosition,
 }
 
+impl CoverageMark {
+    /// Returns whether `next` may follow this mark: no field is less.
+    pub(crate) fn is_before(&self, next: &Self) -> bool {
+        self.newest <= next.newest
+            && self.sequence <= next.sequence
+            && self.position <= next.position
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct GroupCoverage {
     sealed_to: TimestampMs,
@@ -152,11 +161,11 @@ impl Coverage {
         end_group: GroupId,
         restored: &[GroupId],
     ) {
-        let before = self.marks.back().map_or(LogPosition(0), |m| m.position);
+        let last = self.marks.back();
+        let before = last.map_or(LogPosition(0), |last| last.position);
         assert!(
-            before <= mark.position,
-            "marks ascend: {:?}, then {mark:?}",
-            self.marks.back()
+            last.is_none_or(|last| last.is_before(&mark)),
+            "marks ascend: {last:?}, then {mark:?}"
         );
         let restored = restored.iter().copied();
         let forgotten = restored.filter(|group| !self.groups.contains_key(group));

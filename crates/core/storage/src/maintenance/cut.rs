@@ -230,6 +230,7 @@ impl Cutter<'_> {
         let BlockCutProgress {
             end,
             id,
+            range: cut_range,
             mut writer,
             ..
         } = writing;
@@ -243,8 +244,15 @@ impl Cutter<'_> {
             }
             _ => Some(writer.finish()?),
         };
+        // Pages and head own all other samples.
+        assert!(
+            meta.as_ref()
+                .is_none_or(|meta| cut_range.hull(meta.range) == cut_range),
+            "block of {meta:?} in a cut of {cut_range:?}"
+        );
         failpoints::turn();
         self.blocks.commit(|list| {
+            assert!(list.cut < end, "cut at {} after {}", end, list.cut);
             list.cut = if failpoints::has(StoreFlaw::CutsTooFar) {
                 end.saturating_add(1)
             } else {

@@ -97,13 +97,16 @@ impl LateFlusher<'_> {
             return Ok(());
         }
         let mut import = ImportTarget::from_blocks(self.env, self.blocks).begin();
-        self.build_flush_buffer(&taken, sequence)
-            .flush(&mut import)?;
+        let mut buffer = self.build_flush_buffer(&taken, sequence);
+        let rows = buffer.sample_count();
+        buffer.flush(&mut import)?;
         if failpoints::has(StoreFlaw::DropsLateFirst) {
             self.drop_flushed_rows(state, std::mem::take(&mut taken), sequence);
         }
         failpoints::turn();
         let flushed = import.commit_late_through(position)?;
+        // The head drops all of these rows.
+        assert_eq!(flushed.samples, rows, "late samples in blocks");
         drop(reading);
         failpoints::turn();
         self.drop_flushed_rows(state, taken, sequence);

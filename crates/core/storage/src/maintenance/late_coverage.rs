@@ -35,6 +35,11 @@ impl LateCoverage {
     /// Leaves a mark. `oldest` is the smallest sequence number of a late row in the head, read
     /// after the mark.
     pub(crate) fn record_mark(&mut self, mark: CoverageMark, oldest: Option<u64>) {
+        let before = self.marks.back();
+        assert!(
+            before.is_none_or(|before| before.is_before(&mark)),
+            "marks of late samples ascend: {before:?}, then {mark:?}"
+        );
         match self.marks.back_mut() {
             Some(last) if last.newest == mark.newest => *last = mark,
             _ => self.marks.push_back(mark),

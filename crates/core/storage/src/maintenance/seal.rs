@@ -209,6 +209,7 @@ impl Sealer<'_> {
                     return Err(e.into());
                 }
             };
+            assert_eq!(sealed.len(), entries.len(), "entries for each sealed group");
             for (sealed, entries) in sealed.into_iter().zip(entries) {
                 self.publish_group(state, sealed, entries, stance)?;
             }

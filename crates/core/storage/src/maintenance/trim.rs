@@ -56,6 +56,11 @@ impl LogTrimmer<'_> {
         if failpoints::has(StoreFlaw::TrimsTooFar) {
             covered = covered.next().min(self.log.positions().last);
         }
+        let last = self.log.positions().last;
+        assert!(
+            covered <= last,
+            "log ends at {last:?}, covered to {covered:?}"
+        );
         match self.trimming {
             LogTrimming::Sealed => {}
             LogTrimming::ByCut => {

@@ -71,7 +71,7 @@ impl<'a> MaintenanceWorkers<'a> {
             trimmer: LogTrimmer {
                 log: &*parts.log,
                 trimming: parts.trimming,
-                blocks,
+                blocks: &parts.blocks,
                 journal: &parts.journal,
                 exemplars: &parts.exemplars,
                 catalogue: catalogue_writer(parts),

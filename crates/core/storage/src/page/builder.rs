@@ -55,6 +55,9 @@ impl PageBuilder {
         let is_next = |last: &SeriesSlot| *last < slot && slot_era(*last) == slot_era(slot);
         assert!(self.draft.slots.last().is_none_or(is_next));
         assert!(!columns.times.is_empty() && columns.times.len() == columns.values.len());
+        let starts = columns.start_times.len();
+        assert!(starts == 0 || starts == columns.times.len());
+        debug_assert!(columns.times.is_sorted_by(|a, b| a < b));
         assert!(self.draft.slots.len() < COLUMNS_MAX);
         let (samples, numbers) = (columns.times.len(), mixed::count_numbers(columns));
         if samples > SAMPLES_MAX || numbers > HISTOGRAM_NUMBERS_MAX {

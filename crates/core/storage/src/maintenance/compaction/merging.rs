@@ -316,6 +316,7 @@ impl MergeJob {
             0 => self.writer.finish()?,
             _ => self.writer.finish_shard(self.source.id, number, true)?,
         });
+        assert_complete(&self.inputs, &self.written, self.samples_done);
         Ok((self.merge, self.written))
     }
 
@@ -326,6 +327,25 @@ impl MergeJob {
             let _ = remove_folder(&self.env, &self.dir.join(shard.id.to_string()));
         }
     }
+}
+
+/// Panics unless the output blocks contain the series of all inputs, and at most the `read` samples
+/// of these: the commit removes the inputs.
+fn assert_complete(inputs: &[MergeInput], written: &[BlockMeta], read: u64) {
+    let (mut most, mut all) = (0, 0);
+    for input in inputs {
+        let count = input.block.series_count();
+        assert_eq!(input.next, count, "merged series of {}", input.entry.id);
+        most = most.max(u64::from(count));
+        all += u64::from(count);
+    }
+    let series: u64 = written.iter().map(|meta| u64::from(meta.series)).sum();
+    assert!(
+        (most..=all).contains(&series),
+        "{series} series of {all}, {most} of them in one input"
+    );
+    let samples: u64 = written.iter().map(|meta| meta.samples).sum();
+    assert!(samples <= read, "{samples} samples of {read}");
 }
 
 fn count_exemplars(inputs: &[MergeInput]) -> u64 {

@@ -88,6 +88,14 @@ impl CutSources<'_> {
             if columns.times.is_empty() {
                 continue;
             }
+            let (first, last) = (columns.times.first(), columns.times.last());
+            let is_in_cut =
+                |time: Option<&TimestampMs>| time.is_some_and(|t| writing.range.contains(*t));
+            assert!(
+                is_in_cut(first) && is_in_cut(last),
+                "samples from {first:?} to {last:?} in a cut of {:?}",
+                writing.range
+            );
             writing.writer.push(labels.as_ref(), columns)?;
             exemplars.clear();
             let slot = self.head.numbers.slot(*number);

@@ -109,6 +109,14 @@ impl Sealer<'_> {
             part.push_series(self.head, series, &mut columns, &mut parts.sealed);
         }
         parts.end_page(part, stance, true);
+        // Later samples are in no page of this group, so the head must keep them.
+        let mut sealed = parts.sealed.cuts.iter();
+        assert!(
+            sealed.all(|point| point.time <= due.end),
+            "group {:?} is sealed up to {}",
+            due.group,
+            due.end
+        );
         if parts.sealed.stuck.is_some() && stance == UnsealablePolicy::Keep {
             parts.sealed.mark_uncovered();
         }

@@ -71,6 +71,8 @@ impl PageWriter<'_> {
         entries: PageEntries,
         pages: Vec<(SealedPageMeta, Vec<u8>)>,
     ) -> Result<(), Error> {
+        // The head drops the samples of all pages, so none of them may be left out.
+        assert_eq!(entries.len(), pages.len(), "an entry for each page");
         for (entry, (_, page)) in entries.into_iter().zip(pages) {
             let open = PageReader::open(page.into()).map_err(malformed_error)?;
             self.sealed.cache.insert(&entry, Arc::new(open));

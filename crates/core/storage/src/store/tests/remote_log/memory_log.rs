@@ -92,8 +92,10 @@ impl DurableLog for MemoryLog {
         let coding = state.encoder.encode(position, &batch, &mut payload);
         let coding = coding.expect("batches of tests are small");
         records.push(StoredRecord { coding, payload });
-        drop((records, state));
+        drop(records);
+        // Under the lock, so that records are reported in their order.
         done.report_outcome(Ok(position));
+        drop(state);
     }
 
     fn write_held_records(&self) {}
