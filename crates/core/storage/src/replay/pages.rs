@@ -9,7 +9,7 @@
 use super::ReplayState;
 use super::series::ReplaySeriesTable;
 use crate::chunk::{ChunkSample, SampleColumns};
-use crate::damage::{self, Damage, DamageKind};
+use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::encoding::DecodeError;
 use crate::error::StorageError;
 use crate::fan_out::map;
@@ -17,6 +17,8 @@ use crate::ids::{GroupId, SeriesRef, SeriesSlot};
 use crate::index::{HeadSeriesPlace, epoch_from_time};
 use crate::maintenance::state::MaintenanceState;
 use crate::page::{PageDecodeScratch, PageReader};
+use crate::parts::StoreParts;
+use crate::parts::head::StoreHead;
 use crate::parts::numbers::SeriesNumberCursor;
 use crate::sealed::cache::{page_damage_error, read};
 use crate::sealed::directory::SealedPageEntry;
@@ -42,6 +44,8 @@ struct NewestSampleCriteria {
 
 /// A group whose pages are being loaded.
 struct PageGroupLoader<'a> {
+    head: &'a StoreHead,
+    damages: &'a DamageList,
     known: &'a ReplaySeriesTable,
     numbers: SeriesNumberCursor<'a>,
     needed: NewestSampleCriteria,
@@ -116,7 +120,7 @@ impl ReplayState<'_> {
         let groups: Vec<Vec<PageWithMeta>> = groups.into_values().collect();
         // Every series of a page is in the catalogue, which was read before.
         let mut known = std::mem::replace(&mut *lock(&self.known), ReplaySeriesTable::new(cut));
-        let load = |i: usize| self.load_group(&groups[i], &known, needed);
+        let load = |i: usize| PageGroupLoader::new(store, &known, needed).load_group(&groups[i]);
         let found = map(&*store.env.compute, groups.len(), load);
         let mut all_whole = true;
         let mut nameless = (0, None);
@@ -176,62 +180,63 @@ impl ReplayState<'_> {
         let damage = Damage::for_file(DamageKind::Catalogue, &dir, what);
         self.store.damages.report(damage.with_time_range(range));
     }
+}
 
-    /// Loads the pages of one group, newest first.
-    fn load_group(
-        &self,
-        pages: &[PageWithMeta],
-        known: &ReplaySeriesTable,
+impl<'a> PageGroupLoader<'a> {
+    fn new(
+        store: &'a StoreParts,
+        known: &'a ReplaySeriesTable,
         needed: NewestSampleCriteria,
-    ) -> LoadedPageGroup {
-        let mut group = PageGroupLoader {
+    ) -> Self {
+        Self {
+            head: &store.head,
+            damages: &store.damages,
             known,
             numbers: known.groups.cursor(),
             needed,
             newest: [TimestampMs::MIN; GROUP_SLOTS as usize],
             found: LoadedPageGroup::default(),
-        };
-        for (meta, entry) in pages.iter().rev() {
-            self.load_page(meta, entry, &mut group);
         }
-        group.found
+    }
+
+    /// Loads the pages of one group, newest first.
+    fn load_group(mut self, pages: &[PageWithMeta]) -> LoadedPageGroup {
+        for (meta, entry) in pages.iter().rev() {
+            self.load_page(meta, entry);
+        }
+        self.found
     }
 
     /// Loads one page: marks the epochs of its series in the index, and sets their newest samples
     /// in the head.
-    fn load_page(
-        &self,
-        meta: &SealedPageMeta,
-        entry: &SealedPageEntry,
-        group: &mut PageGroupLoader<'_>,
-    ) {
+    fn load_page(&mut self, meta: &SealedPageMeta, entry: &SealedPageEntry) {
         let first = epoch_from_time(meta.range.min);
         let last = epoch_from_time(meta.range.max);
-        let repeats = meta.sealed_up_to >= group.needed.log_first;
-        let is_needed = repeats || meta.range.max >= group.needed.recent;
+        let repeats = meta.sealed_up_to >= self.needed.log_first;
+        let is_needed = repeats || meta.range.max >= self.needed.recent;
         let has_gaps = last - first > 1;
-        let is_kept = meta.range.max >= group.needed.cutoff;
+        let is_kept = meta.range.max >= self.needed.cutoff;
         let mut open = None;
-        let wants = |slot: SeriesSlot, group: &mut PageGroupLoader<'_>| match group.find(slot) {
+        let wants = |slot: SeriesSlot, group: &mut Self| match group.find(slot) {
             None => is_kept,
             Some(_) => has_gaps || repeats || is_needed && group.is_fresh(slot, meta.range.max),
         };
-        if meta.slots().any(|slot| wants(slot, group)) {
+        if meta.slots().any(|slot| wants(slot, self)) {
             match read(entry) {
                 Ok(page) => open = Some(page),
-                Err(e) => self.report_page_damage(meta, &e, repeats, group),
+                Err(e) => self.report_page_damage(meta, &e, repeats),
             }
         }
         if let Some(page) = open.as_ref().filter(|_| repeats)
             && let Err(e) = page.verify()
         {
-            self.report_page_damage(meta, &page_damage_error(entry, e), repeats, group);
+            self.report_page_damage(meta, &page_damage_error(entry, e), repeats);
         }
         for slot in meta.slots() {
-            let Some((series, place)) = group.find(slot) else {
+            let Some((series, place)) = self.find(slot) else {
                 // Series whose samples are beyond the retention are not reported.
                 if let Some(page) = open.as_ref().filter(|_| is_kept) {
-                    group.count_unlabelled(page, slot);
+                    self.count_unlabelled(page, slot);
                 }
                 continue;
             };
@@ -240,10 +245,10 @@ impl ReplayState<'_> {
                 _ => false,
             };
             if !is_marked {
-                self.store.head.index.mark_sample(series, first);
-                self.store.head.index.mark_sample(series, last);
+                self.head.index.mark_sample(series, first);
+                self.head.index.mark_sample(series, last);
             }
-            if !group.is_fresh(slot, meta.range.max) {
+            if !self.is_fresh(slot, meta.range.max) {
                 continue;
             }
             let column = match (&open, is_needed) {
@@ -251,10 +256,10 @@ impl ReplayState<'_> {
                 _ => None,
             };
             match column {
-                Some((range, sample)) if group.is_fresh(slot, range.max) => {
-                    group.set_newest(slot, range.max);
+                Some((range, sample)) if self.is_fresh(slot, range.max) => {
+                    self.set_newest(slot, range.max);
                     self.set_newest_sealed(place, range.max, Some(sample));
-                    group.found.sealed.push((series, range.max));
+                    self.found.sealed.push((series, range.max));
                 }
                 Some(_) => {}
                 // The log contains the damaged samples, unless it was trimmed.
@@ -262,8 +267,8 @@ impl ReplayState<'_> {
                 // The end of the page represents the newest sample, so a next sample in the same
                 // epoch does not mark the epoch again.
                 None => {
-                    self.store.head.index.mark_sample(series, last);
-                    group.set_newest(slot, meta.range.max);
+                    self.head.index.mark_sample(series, last);
+                    self.set_newest(slot, meta.range.max);
                     self.set_newest_sealed(place, meta.range.max, None);
                 }
             }
@@ -271,17 +276,10 @@ impl ReplayState<'_> {
     }
 
     /// Reports that a page, or a column of it, cannot be read.
-    fn report_page_damage(
-        &self,
-        meta: &SealedPageMeta,
-        error: &StorageError,
-        repeats: bool,
-        group: &mut PageGroupLoader<'_>,
-    ) {
-        group.found.is_damaged |= repeats;
+    fn report_page_damage(&mut self, meta: &SealedPageMeta, error: &StorageError, repeats: bool) {
+        self.found.is_damaged |= repeats;
         let damage = damage::damage_from_error(DamageKind::Pages, error);
-        self.store
-            .damages
+        self.damages
             .report_read_damage(damage.with_time_range(Some(meta.range)));
     }
 
@@ -306,7 +304,7 @@ impl ReplayState<'_> {
         let mut epochs: Vec<i64> = columns.times.iter().map(|t| epoch_from_time(*t)).collect();
         epochs.dedup();
         for epoch in epochs {
-            self.store.head.index.mark_sample(series, epoch);
+            self.head.index.mark_sample(series, epoch);
         }
         Ok(())
     }
@@ -318,8 +316,8 @@ impl ReplayState<'_> {
         time: TimestampMs,
         sample: Option<ChunkSample>,
     ) {
-        let (number, local) = self.store.head.decode_place(place);
-        let mut shard = lock(&self.store.head.shards[number]);
+        let (number, local) = self.head.decode_place(place);
+        let mut shard = lock(&self.head.shards[number]);
         if let Some(series) = shard.series_mut(local) {
             let before = series.memory_bytes();
             series.set_newest_sealed(time, sample);
