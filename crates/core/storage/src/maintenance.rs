@@ -12,7 +12,7 @@
 //! work and its schedule: [`workers`] lists the workers that do it, each with the parts of the
 //! store that it uses. Progress that outlives a tick is in [`state`], which the tick locks.
 
-mod catalogue;
+pub(crate) mod catalogue;
 mod compaction;
 pub(crate) mod coverage;
 pub(crate) mod cut;
