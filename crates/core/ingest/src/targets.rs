@@ -1,4 +1,4 @@
-//! Scrape targets with the state of their jobs, and discovered Alertmanagers, as the API shows them.
+//! Scrape targets with the state of their jobs, and discovered Alertmanagers, for the API.
 //!
 //! The crate of the scraper creates and updates them; the server only reads. They are plain data in
 //! this crate, so that the server does not depend on the scraper.

@@ -13,8 +13,8 @@
 //! TLS, regardless of redirects. Callers set deadlines: dropping a future cancels the request.
 //!
 //! [`http_config`] reads the settings of a client from a config. [`named_files`] reads files that a
-//! config names, and [`MemoryShare`] limits the memory of bodies. They are part of this crate because
-//! every user of the client needs them.
+//! config names, and [`MemoryShare`] limits the memory of bodies. They are part of this crate
+//! because every user of the client needs them.
 
 mod alert;
 mod assertion;

@@ -1,4 +1,4 @@
-//! Settings of the Scaleway discovery: keys, defaults and checks of upstream and of its client library.
+//! Settings of the Scaleway discovery: keys, defaults and checks of upstream and of its library.
 
 use crate::provider::{DiscoveryProvider, DiscoverySettings, ReadResult};
 use crate::section_values::{refresh_interval, require, secret_key};
