@@ -60,6 +60,7 @@ const EDGES: [(&str, &[&str]); 23] = [
             "promql",
             "http-client",
             "rules",
+            "bucket",
             "discovery",
             "aggregation",
             "ingest",
@@ -98,9 +99,9 @@ const EDGES: [(&str, &[&str]); 23] = [
 const FLOORS: [(&str, u8); 5] = [
     ("lib", 0),
     ("core", 1),
-    ("edge", 2),
     ("scale", 2),
-    ("bin", 3),
+    ("edge", 3),
+    ("bin", 4),
 ];
 
 /// The arrows to a higher floor, each with the reason why it remains.

@@ -127,12 +127,8 @@ impl JoinedMetricValue {
 fn join_gauges(name: &str, a: f64, b: f64) -> f64 {
     if MAXIMA.contains(&name) {
         a.max(b)
-    } else if name == OLDEST_EXEMPLAR {
-        match (a == 0.0, b == 0.0) {
-            (true, _) => b,
-            (_, true) => a,
-            (false, false) => a.min(b),
-        }
+    } else if name == OLDEST_EXEMPLAR && a != 0.0 && b != 0.0 {
+        a.min(b)
     } else {
         a + b
     }
