@@ -474,7 +474,9 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<ParsedConfig, 
     if features.is_agent {
         refuse_in_agents(root, &config)?;
     }
-    cluster::refuse_in_clusters(root, &config)?;
+    if config.cluster.is_some() {
+        cluster::refuse_in_clusters(root)?;
+    }
     Ok(ParsedConfig {
         config,
         job_files: job_files(root)?,

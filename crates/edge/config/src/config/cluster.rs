@@ -3,7 +3,6 @@
 //! Invariant: a config with this section contains nothing that a cluster does not support yet, so
 //! that no setting is silently without effect.
 
-use super::Config;
 use ConfigValueShape::{Bool, Count, Duration, Path, Section, Text, Url};
 use firn_bucket::{BucketOptions, BucketUrl};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
@@ -37,8 +36,8 @@ pub const KEYS: &[ConfigKey] = &[
     key("bucket_options", Section(&[BUCKET_OPTIONS])),
     key("node", Text).explained(
         "",
-        "Name of this node, the label `instance` of its own metrics. Without the key it is the host \
-         name.",
+        "Name of this node, the label `instance` of its own metrics. Without the key it is the \
+         host name.",
     ),
     key("partitions", Count).explained(
         "12",
@@ -196,11 +195,8 @@ fn bounded(
     )))
 }
 
-/// Rejects sections that a cluster does not support yet.
-pub fn refuse_in_clusters(root: ConfigSection<'_>, config: &Config) -> Result<(), YamlError> {
-    if config.cluster.is_none() {
-        return Ok(());
-    }
+/// Rejects sections that a cluster does not support yet, in the config `root` of one.
+pub fn refuse_in_clusters(root: ConfigSection<'_>) -> Result<(), YamlError> {
     let firn = root.section("firn");
     let is_set = |node: &&YamlNode| match &node.value {
         YamlValue::List(items) => !items.is_empty(),
@@ -219,7 +215,8 @@ pub fn refuse_in_clusters(root: ConfigSection<'_>, config: &Config) -> Result<()
         ("firn.aggregation", firn.get("aggregation")),
         (
             "firn.multitenancy",
-            firn.get("multitenancy").filter(|_| config.is_multitenant),
+            firn.get("multitenancy")
+                .filter(|_| firn.flag("multitenancy")),
         ),
     ];
     let mut keys = of_root.into_iter().chain(of_firn);
@@ -233,7 +230,7 @@ pub fn refuse_in_clusters(root: ConfigSection<'_>, config: &Config) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use super::super::{JobFeatures, parse};
+    use super::super::{Config, JobFeatures, parse};
     use super::*;
     use std::path::Path;
     use std::time::Duration;
