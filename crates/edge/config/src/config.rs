@@ -1,7 +1,7 @@
 //! The config file: Prometheus's YAML, with Firn's own settings under the key `firn`.
 //!
 //! Loading has three steps: text to tree ([`firn_yaml`]), validation of the tree against the rows
-//! of its keys ([`firn_config_schema`], [`keys`]), tree to [`Config`] by the reader of each section.
+//! of its keys ([`firn_config_schema`], [`keys`]), tree to [`Config`] by the readers of sections.
 //! An unknown key or a malformed value is an error with file, line and column. A known key without
 //! effect is listed in [`Config::ignored`]. Relative paths are relative to the folder of the file
 //! that contains them.

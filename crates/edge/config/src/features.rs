@@ -6,7 +6,7 @@
 //!
 //! Invariant: the rows have the order of [`Feature`], which the compiler checks.
 
-use crate::{Settings, retention};
+use crate::Settings;
 use FeatureEffect::{AlwaysEnabled, Deprecated, Obsolete, Server, SetsConfig};
 use firn_ingest::DeltaMode;
 use firn_promql::Features;
@@ -132,7 +132,7 @@ const fn row(
     }
 }
 
-/// The features that Firn knows, those with an effect first.
+/// All features that Firn accepts by name, those with an effect first.
 pub const FEATURES: [FeatureRow; 20] = [
     row(
         Feature::ExperimentalFunctions,
@@ -334,7 +334,7 @@ impl JobFeatures {
     pub fn from_command_line(settings: &Settings) -> Self {
         Self {
             is_agent: settings.is_agent,
-            retention: retention::limits_from_flags(settings),
+            retention: settings.retention_limits(),
             ..Self::from_names(&settings.features)
         }
     }
@@ -346,7 +346,7 @@ impl JobFeatures {
                 duration_expressions: true,
                 ..Features::default()
             },
-            retention: (Some(retention::DEFAULT), None),
+            retention: Settings::default().retention_limits(),
             ..Self::default()
         };
         for row in FEATURES.iter().filter(|row| is_named(names, row)) {

@@ -149,6 +149,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the retention time and the retention size in bytes. The time has a default if
+    /// neither is set.
+    pub fn retention_limits(&self) -> (Option<Duration>, Option<u64>) {
+        let time = self.retention_time.filter(|time| !time.is_zero());
+        let size = self.retention_size.filter(|size| *size > 0);
+        (time.or(size.is_none().then_some(retention::DEFAULT)), size)
+    }
+
     /// Returns the interval of checks for a changed configuration, if they are enabled.
     pub fn reload_every(&self) -> Option<Duration> {
         self.has_auto_reload().then_some(self.reload_interval)

@@ -3,7 +3,6 @@
 //! Invariant: zero means "not set", never "keep nothing". The default time applies only if no flag
 //! is set and the config has no section for it.
 
-use super::Settings;
 use super::flags::CommandLine;
 use firn_model::env::Disk;
 use firn_model::units::{format_duration, format_size};
@@ -42,20 +41,13 @@ pub struct UnknownDiskSize {
     percentage: f64,
 }
 
-/// Returns the retention time and the size in bytes from flags.
-pub fn limits_from_flags(settings: &Settings) -> (Option<Duration>, Option<u64>) {
-    let time = settings.retention_time.filter(|time| !time.is_zero());
-    let size = settings.retention_size.filter(|size| *size > 0);
-    (time.or((size.is_none()).then_some(DEFAULT)), size)
-}
-
 impl RetentionSettings {
     /// Returns the retention of a server. A section `retention` in the config replaces all flags.
     pub fn resolve_retention(line: &CommandLine, of_config: Option<Self>) -> Self {
         if let Some(retention) = of_config {
             return retention;
         }
-        let (time, size) = limits_from_flags(&line.settings);
+        let (time, size) = line.settings.retention_limits();
         Self {
             time,
             size,

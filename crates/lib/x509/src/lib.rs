@@ -12,9 +12,9 @@
 //! limited to 100 signature checks and [`verify::COMPARISONS_MAX`] name comparisons per
 //! certificate. No input causes a panic.
 //!
-//! [`handshake`], [`key_pair`] and [`listener`] connect this crate to rustls. Callers read files and
-//! the root certificates of the system. `docs/compatibility/certificates.md` describes the rules with
-//! examples.
+//! [`handshake`], [`key_pair`] and [`listener`] connect this crate to rustls. Callers read files
+//! and the root certificates of the system. `docs/compatibility/certificates.md` describes the
+//! rules with examples.
 
 mod certificate;
 mod constraints;

@@ -27,7 +27,8 @@ pub use inherit::ConfigPrintContext;
 /// Position of nodes that are in no file.
 const NOWHERE: YamlPosition = YamlPosition { line: 1, column: 1 };
 
-/// Returns the text of the config `root`, whose secrets must be redacted. `None` is an empty config.
+/// Returns the text of the config `root`, whose secrets must be redacted. `None` is an empty
+/// config.
 pub fn printed(root: Option<YamlNode>, around: &ConfigPrintContext<'_>) -> String {
     let mut root = root.unwrap_or_else(|| map(Vec::new()));
     inherit::complete(&mut root, around);

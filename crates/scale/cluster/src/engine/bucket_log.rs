@@ -180,7 +180,7 @@ impl DurableLog for BucketLog {
         if let Err(refusal) = check_size(&batch) {
             return done.report_outcome(Err(refusal));
         }
-        self.enqueue(UnencodedFrame::Batch(batch), done);
+        self.enqueue(UnencodedFrame::Batch(Box::new(batch)), done);
     }
 
     /// Does nothing: no record is held, since the flush interval collects them.

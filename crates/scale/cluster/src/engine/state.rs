@@ -28,7 +28,7 @@ pub(super) enum BucketLogPhase {
 
 /// The content of a frame that is not encoded.
 pub(super) enum UnencodedFrame {
-    Batch(LogBatch),
+    Batch(Box<LogBatch>),
     Commit {
         change: BlockChange,
         covered: LogPosition,
