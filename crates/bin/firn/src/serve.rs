@@ -22,6 +22,7 @@ mod locks;
 mod metadata;
 pub mod mirror;
 mod notify;
+mod opened_data;
 mod parts;
 mod reading;
 mod rule_folder;
@@ -44,7 +45,7 @@ use agent::DiscardingStore;
 use aggregating::AggregationConfigurator;
 use cluster::ClusterMember;
 use error::ServeError;
-use firn_cluster::node::{ClusterNode, StrongSelect};
+use firn_cluster::node::ClusterNode;
 use firn_cluster::partitions::store::PartitionedStore;
 use firn_config::Settings;
 use firn_config::config::{self, Config, JobFeatures};
@@ -57,17 +58,18 @@ use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
 use firn_model::shares::BudgetShares;
-use firn_model::store::{Append, Select};
+use firn_model::store::Append;
 use firn_model::trace::Tracer;
 use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
 use firn_server::ServerApp;
 use firn_server::parts::Provider;
 use firn_storage::data_dir::DataDir;
-use firn_storage::store::{Store, StoreOptions};
+use firn_storage::store::StoreOptions;
 use listen::HttpServerTasks;
 use locks::{WebConfigHolder, wrap_server};
 use notify::{Notifier, NotifierFlags, NotifierSettings};
+use opened_data::{OpenedData, open_data, take_folder};
 use parts::AppPartsInputs;
 use reading::RemoteReadStore;
 use rules::{RuleDependencies, RuleFlags, RuleManager};
@@ -294,29 +296,6 @@ struct StartingServer {
     member: Option<ClusterMember>,
 }
 
-/// The open data of a server.
-struct OpenedData {
-    store: Arc<PartitionedStore>,
-    /// The partitions with a log in a bucket, or `None` if the log is in the data folder.
-    node: Option<Arc<ClusterNode>>,
-    /// The lock of a scratch folder. Other folders are locked by their store.
-    _scratch: Option<DataDir>,
-}
-
-impl OpenedData {
-    /// Returns reads of all samples that any node acknowledged before. `wait_max` limits the wait
-    /// for the confirmation of a bucket.
-    fn reads(&self, wait_max: Duration) -> Arc<dyn Select> {
-        match &self.node {
-            None => self.store.clone(),
-            Some(node) => {
-                let logs = node.logs().to_vec();
-                Arc::new(StrongSelect::new(logs, self.store.clone(), wait_max))
-            }
-        }
-    }
-}
-
 impl StartingServer {
     /// Locks the data folder, then opens the sockets, so that clients only reach the process that
     /// owns the folder.
@@ -341,8 +320,7 @@ impl StartingServer {
         let opened = Arc::new(OnceLock::new());
         // One pending request to quit is enough. A second one does not fit into the channel.
         let (quit, quitting) = mpsc::channel(1);
-        let member = running.config().cluster.as_ref().map(ClusterMember::open);
-        let member = member.transpose()?;
+        let member = ClusterMember::open_if_set(&running.config())?;
         let (tracer, spans) = begin_spans(&env, &running.config());
         let parts = parts::build(AppPartsInputs {
             line,
@@ -425,7 +403,6 @@ impl StartingServer {
             env: self.env.clone(),
             store: store.clone(),
             local: data.reads(self.read_wait()),
-            eventual: data.node.is_some(),
             bucket: self.member.as_ref().map(ClusterMember::metrics),
             pipeline: pipeline.clone(),
             scraping: scraping.clone(),
@@ -450,11 +427,10 @@ impl StartingServer {
         };
         let apart = follow_apart(configs.clone(), aggregating.clone(), sending.clone());
         let watching = self.watch_bucket(data.node.as_ref());
-        self.serve(configs, (&data, &pipeline, &scraping), &following)
-            .await?;
+        let sources = (&data, &pipeline, &*scraping);
+        self.serve(configs, sources, &following).await?;
         drop((apart, watching));
         info!("stop");
-        let signals = self.signals;
         let stopping = ShutdownSequence {
             scraping,
             rules,
@@ -465,7 +441,7 @@ impl StartingServer {
             spans: self.spans,
             store,
         };
-        stopping.stop_unless(signals).await
+        stopping.stop_unless(self.signals).await
     }
 
     /// Creates the pipeline of samples into `store`, or only to the receivers of an agent.
@@ -770,49 +746,4 @@ fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
         );
     }
     Ok(all)
-}
-
-/// Locks the data folder. That of a server with its log elsewhere is scratch, and is emptied.
-async fn take_folder(
-    env: &Env,
-    options: &StoreOptions,
-    is_scratch: bool,
-) -> Result<DataDir, ServeError> {
-    let (env, dir) = (env.clone(), options.dir.clone());
-    let open = if is_scratch {
-        DataDir::open_scratch
-    } else {
-        DataDir::open
-    };
-    Ok(spawn_blocking(move || open(&env, &dir)).await??)
-}
-
-/// Opens the store in the data folder, or those of the partitions in a bucket.
-async fn open_data(
-    member: Option<&ClusterMember>,
-    dir: DataDir,
-    env: &Env,
-    options: &StoreOptions,
-) -> Result<OpenedData, ServeError> {
-    if let Some(member) = member {
-        let node = member.lead(env, options).await?;
-        return Ok(OpenedData {
-            store: join_stores(node.stores().to_vec())?,
-            node: Some(node),
-            _scratch: Some(dir),
-        });
-    }
-    let (env, options) = (env.clone(), options.clone());
-    let opened = spawn_blocking(move || Store::open_in(dir, env, options));
-    let store = opened.await?.map_err(ServeError::Open)?;
-    Ok(OpenedData {
-        store: join_stores(vec![store])?,
-        node: None,
-        _scratch: None,
-    })
-}
-
-fn join_stores(stores: Vec<Arc<Store>>) -> Result<Arc<PartitionedStore>, ServeError> {
-    let store = PartitionedStore::new(stores).map_err(ServeError::Open)?;
-    Ok(Arc::new(store))
 }

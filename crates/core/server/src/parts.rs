@@ -107,8 +107,8 @@ pub struct Backend {
     pub store: Arc<dyn Select>,
     /// Store for federation and alert states: local data only.
     pub local: Arc<dyn Select>,
-    /// Store for requests with `X-Firn-Consistency: eventual`, or `None` if all reads of this server
-    /// include every acknowledged sample.
+    /// Store for requests with `X-Firn-Consistency: eventual`, or `None` if all reads of this
+    /// server include every acknowledged sample.
     pub eventual: Option<Arc<dyn Select>>,
     /// Receives writes: validates, limits and appends samples.
     pub pipeline: Arc<Pipeline>,

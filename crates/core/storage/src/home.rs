@@ -92,7 +92,7 @@ pub trait BlockHome: Send + Sync {
     /// once a second.
     fn run_maintenance(&self);
 
-    /// Returns the disk through which blocks are read: `local`, and for files that are missing there
-    /// the home. `folder` contains the folders of all blocks.
+    /// Returns the disk through which blocks are read: `local`, and for files that are missing
+    /// there the home. `folder` contains the folders of all blocks.
     fn block_disk(&self, local: Arc<dyn Disk>, folder: PathBuf) -> Arc<dyn Disk>;
 }

@@ -156,8 +156,8 @@ impl ReplayState<'_> {
 }
 
 impl ReplayState<'_> {
-    /// Creates the series of the catalogue in the shards, and those of `checkpoint`. Returns an error
-    /// before their memory exceeds the limit.
+    /// Creates the series of the catalogue in the shards, and those of `checkpoint`. Returns an
+    /// error before their memory exceeds the limit.
     fn load_catalogue(&self, state: &mut MaintenanceState, checkpoint: &[u8]) -> Result<(), Error> {
         let mut payloads = Vec::new();
         let mut bytes = 0;

@@ -134,8 +134,8 @@ impl Store {
         Self::open_files(dir, env, options, Some(GivenLog { log, keys, home }))
     }
 
-    /// Opens a store whose log and blocks are elsewhere, like [`Store::open_with_log`]. `home` keeps
-    /// the blocks and begins the replay at its last checkpoint, so that the log is trimmed
+    /// Opens a store whose log and blocks are elsewhere, like [`Store::open_with_log`]. `home`
+    /// keeps the blocks and begins the replay at its last checkpoint, so that the log is trimmed
     /// ([`LogTrimming::ByCut`]).
     pub fn open_with_home(
         env: Env,

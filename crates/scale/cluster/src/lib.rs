@@ -10,8 +10,8 @@
 //! process leads its partition, and whether it may answer strong reads. It is a pure state machine:
 //! an engine sends its requests to a bucket and passes the replies back. Only [`engine`] and
 //! [`node`] have IO; elsewhere instants and identifiers are arguments, and there is no randomness.
-//! [`partitions`] makes the stores of several partitions one store, [`node`] joins a bucket and opens
-//! them.
+//! [`partitions`] makes the stores of several partitions one store, [`node`] joins a bucket and
+//! opens them.
 //!
 //! Invariants: an object is created once and never overwritten; a decoder of stored bytes never
 //! panics, and never allocates more than a small multiple of its input. `docs/format/segment.md`

@@ -7,9 +7,9 @@
 //! StrongSelect: lease of each log -> stores      LogTimer: ticks of all logs
 //! ```
 //!
-//! Invariants: no log is written in a bucket whose store has not passed [`firn_bucket::check_store`];
-//! a node with other settings than those in `cluster/format` writes nothing; the folder of a node is
-//! scratch, so that its loss costs nothing.
+//! Invariants: no log is written in a bucket whose store has not passed
+//! [`firn_bucket::check_store`]; a node with other settings than those in `cluster/format` writes
+//! nothing; the folder of a node is scratch, so that its loss costs nothing.
 //!
 //! This module leaves to its owner: retries of a bucket that does not answer, the hourly
 //! [`firn_bucket::canary`], and the end of the process after a fault ([`ClusterNode::fault`]).

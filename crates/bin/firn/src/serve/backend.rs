@@ -30,10 +30,8 @@ pub struct BackendParts {
     pub store: Arc<PartitionedStore>,
     /// Reads of the local samples, which include all that were acknowledged before.
     pub local: Arc<dyn Select>,
-    /// True if other nodes may write the same partitions, so that clients may choose reads that do
-    /// not wait for a confirmation.
-    pub eventual: bool,
-    /// Metrics of the bucket that holds the log, if one does.
+    /// Metrics of the bucket that holds the log, if one does. Other processes may write to it, so
+    /// that clients may choose reads that do not wait for a confirmation.
     pub bucket: Option<Arc<BucketMetrics>>,
     /// Pipeline through which pushes and imports write to the store.
     pub pipeline: Arc<Pipeline>,
@@ -61,6 +59,10 @@ pub fn backend(parts: BackendParts) -> Backend {
     let blocks = parts.store.clone();
     let (env, kept) = (parts.env, parts.store.clone());
     let (notifier, scraping) = (parts.notifier.clone(), parts.scraping.clone());
+    let eventual = parts
+        .bucket
+        .as_ref()
+        .map(|_| -> Arc<dyn Select> { parts.store.clone() });
     let mut collectors: Vec<Arc<dyn Collect>> = vec![
         parts.store.clone(),
         parts.scraping.clone(),
@@ -92,9 +94,7 @@ pub fn backend(parts: BackendParts) -> Backend {
         rule_editor: Arc::new(RuleFolder::new(parts.running)),
         store: parts.reading,
         local: parts.local,
-        eventual: parts
-            .eventual
-            .then(|| parts.store.clone() as Arc<dyn Select>),
+        eventual,
         pipeline: parts.pipeline,
         scrape_pools: Arc::new(move || scraping.pool_views()),
         outside: parts.rules.outside_url(),

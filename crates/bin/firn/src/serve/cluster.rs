@@ -12,6 +12,7 @@ use firn_bucket::{
 };
 use firn_cluster::cluster_format::ClusterFormat;
 use firn_cluster::node::{ClusterNode, JoinError, JoinOptions, NodeOptions, join_cluster};
+use firn_config::config::Config;
 use firn_config::config::cluster::ClusterSettings;
 use firn_model::env::{Env, real};
 use firn_storage::store::StoreOptions;
@@ -27,8 +28,8 @@ const JOIN_PAUSE: Duration = Duration::from_secs(2);
 /// Interval of the test whether the store honors the condition of creations.
 const CANARY_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Data time of one block before merges, in milliseconds. It is shorter than that of a server with a
-/// local log, since a takeover replays what no block covers.
+/// Data time of one block before merges, in milliseconds. It is shorter than that of a server with
+/// a local log, since a takeover replays what no block covers.
 const CUT_MS: i64 = 30 * 60_000;
 
 /// Folder of the scratch folders of the partitions, in the data folder.
@@ -42,8 +43,13 @@ pub struct ClusterMember {
 }
 
 impl ClusterMember {
-    /// Opens the bucket of the settings, without a request. Runs on the current runtime.
-    pub fn open(settings: &ClusterSettings) -> Result<Self, ServeError> {
+    /// Opens the bucket of the config, without a request. Runs on the current runtime. Returns
+    /// `None` if the log is in the data folder.
+    pub fn open_if_set(config: &Config) -> Result<Option<Self>, ServeError> {
+        config.cluster.as_ref().map(Self::open).transpose()
+    }
+
+    fn open(settings: &ClusterSettings) -> Result<Self, ServeError> {
         let metrics = Arc::new(BucketMetrics::default());
         let bucket = ObjectStoreBucket::open(
             &settings.bucket,
@@ -160,8 +166,8 @@ impl ClusterMember {
     }
 }
 
-/// Returns the options of the store of one of `count` partitions: an equal part of each limit, since
-/// hashes divide series evenly.
+/// Returns the options of the store of one of `count` partitions: an equal part of each limit,
+/// since hashes divide series evenly.
 fn partition_options(options: &StoreOptions, count: usize) -> StoreOptions {
     let share = |limit: usize| {
         if limit == usize::MAX {

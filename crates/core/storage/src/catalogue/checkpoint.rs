@@ -1,4 +1,5 @@
-//! The catalogue of a checkpoint: the series of a store as bytes, for a place outside of the folder.
+//! The catalogue of a checkpoint: the series of a store as bytes, for a place outside of the
+//! folder.
 //!
 //! ```text
 //! checkpoint catalogue = { length u32 | payload }*      payload: see [`super::payload`]

@@ -26,9 +26,9 @@ pub(crate) struct IndexStatusTables {
 }
 
 impl IndexStatusTables {
-    /// Returns the tables of all `indexes` together, with at most `top` lines each. The indexes have
-    /// no series in common, but may have the same terms, which count once. Reads all terms, and
-    /// finds each of them in the other indexes; allocates only the lines.
+    /// Returns the tables of all `indexes` together, with at most `top` lines each. The indexes
+    /// have no series in common, but may have the same terms, which count once. Reads all terms,
+    /// and finds each of them in the other indexes; allocates only the lines.
     pub(crate) fn build(indexes: &[&Index], top: usize) -> Self {
         let mut tables = Self::default();
         for (number, index) in indexes.iter().enumerate() {

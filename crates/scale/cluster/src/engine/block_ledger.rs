@@ -154,7 +154,7 @@ impl BlockLedger {
         let queued = self.queued.take_if(|queued| queued.0 == position);
         let Some((_, change)) = queued else {
             return Err(format!(
-                "commit at position {}, which nobody appended",
+                "commit at position {}, which no process appended",
                 position.0
             ));
         };

@@ -129,7 +129,7 @@ pub(super) struct BucketLogState {
     pub(super) first: LogPosition,
     pub(super) ledger: BlockLedger,
     pub(super) deletions: SegmentDeletions,
-    /// Strong reads that wait for a lease, and those whose outcome nobody has taken yet.
+    /// Strong reads that wait for a lease, and those whose outcome no caller has taken yet.
     pub(super) reads: BTreeMap<LogTicket, LeaseRequestState>,
     pub(super) reads_begun: u64,
     pub(super) trouble: BucketTrouble,

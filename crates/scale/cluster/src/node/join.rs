@@ -63,8 +63,8 @@ pub enum JoinError {
 }
 
 impl JoinError {
-    /// Returns whether a later attempt may succeed without a change of the config or the bucket: the
-    /// store did not answer or was busy.
+    /// Returns whether a later attempt may succeed without a change of the config or the bucket:
+    /// the store did not answer or was busy.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Bucket(error) => matches!(
@@ -81,9 +81,9 @@ impl JoinError {
     }
 }
 
-/// Reads `cluster/format` and checks it, or tests the store and creates the object. Blocks for a few
-/// requests, of a new cluster for some 1,000. Of several nodes that create it at once one succeeds,
-/// and all return the same format.
+/// Reads `cluster/format` and checks it, or tests the store and creates the object. Blocks for a
+/// few requests, of a new cluster for some 1,000. Of several nodes that create it at once one
+/// succeeds, and all return the same format.
 pub fn join_cluster(
     bucket: &dyn Bucket,
     env: &Env,

@@ -14,8 +14,8 @@ pub(super) struct LogTimer {
 }
 
 impl LogTimer {
-    /// Starts the thread. It runs ten times per flush interval, so that a segment is created at most
-    /// a tenth of the interval too late.
+    /// Starts the thread. It runs ten times per flush interval, so that a segment is created at
+    /// most a tenth of the interval too late.
     pub(super) fn start(flush_interval: Duration) -> io::Result<Self> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let logs: Arc<Mutex<Vec<BucketLog>>> = Arc::default();

@@ -9,9 +9,9 @@
 //!
 //! A store needs the final block list before it replays: it skips the samples that blocks own, and
 //! reads no block that was removed. COMMITs behind the checkpoint are found only during the replay,
-//! so a store that was opened without them serves nobody: it completes the catalogue of the missing
-//! checkpoint, and the partition is taken over again from there. Invariant: a partition is led only
-//! from the checkpoint of its last COMMIT.
+//! so a store that was opened without them answers no request: it completes the catalogue of the
+//! missing checkpoint, and the partition is taken over again from there. Invariant: a partition is
+//! led only from the checkpoint of its last COMMIT.
 
 use crate::engine::BucketLog;
 use crate::home::BucketHome;

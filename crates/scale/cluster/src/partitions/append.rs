@@ -7,8 +7,8 @@
 //!
 //! Invariants: the outcome is the one that a single store with all series returns; nothing is
 //! appended if a partition concerned rejects writes or the batch is invalid. A failure after that
-//! leaves the other parts stored, and a sender that repeats the batch stores them once. A reader may
-//! see some parts of a batch before others.
+//! leaves the other parts stored, and a sender that repeats the batch stores them once. A reader
+//! may see some parts of a batch before others.
 //!
 //! Age limits count from the newest sample of all partitions ([`AppendBounds::newest`]), except in
 //! the first batch, where they count from the first sample of each part. A journal is logged by the

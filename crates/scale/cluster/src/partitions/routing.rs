@@ -48,8 +48,8 @@ pub struct PartitionRouter {
     pub(super) flaw: Option<RoutingFlaw>,
 }
 
-/// The partitions of the series of a batch. Reused for the next batch; each column has one entry for
-/// each series.
+/// The partitions of the series of a batch. Reused for the next batch; each column has one entry
+/// for each series.
 #[derive(Debug, Default)]
 pub(super) struct BatchRoutes {
     /// Fingerprints of the canonical keys.
@@ -91,9 +91,9 @@ impl PartitionRouter {
         self.partition_of_slot(PartitionSlot::from_fingerprint(print))
     }
 
-    /// Finds the partitions of all series of a batch. Decodes labels whose keys are not canonical or
-    /// have another format; fails if they show that the batch is invalid as a whole. Costs a hash
-    /// and a check of each key, or only the check if the source has the fingerprints.
+    /// Finds the partitions of all series of a batch. Decodes labels whose keys are not canonical
+    /// or have another format; fails if they show that the batch is invalid as a whole. Costs a
+    /// hash and a check of each key, or only the check if the source has the fingerprints.
     pub(super) fn route(
         &self,
         source: &mut dyn BatchSource,

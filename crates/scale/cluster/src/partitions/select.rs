@@ -1,8 +1,8 @@
 //! Selects series in all partitions, and concatenates the selections.
 //!
 //! No two partitions have a series in common, so nothing is merged: the series of one partition
-//! follow those of the previous one. Invariant: names, values, exemplars and metadata have the order
-//! in which a single store returns them, and the limits of a request apply to all partitions
+//! follow those of the previous one. Invariant: names, values, exemplars and metadata have the
+//! order in which a single store returns them, and the limits of a request apply to all partitions
 //! together.
 
 use firn_model::budget::Reservation;

@@ -1,7 +1,8 @@
 //! Divides a batch into one part for each partition, and decodes labels of a part on demand.
 //!
 //! ```text
-//! routes of a batch -> series grouped by partition -> for each partition: part -> source of the part
+//! routes of a batch -> series grouped by partition -> for each partition: part -> source of the
+//! part
 //! ```
 //!
 //! One part exists at a time, in memory that the next one reuses: samples are copied once, and keys
@@ -25,7 +26,8 @@ pub(super) struct PartitionGroups {
 }
 
 impl PartitionGroups {
-    /// Groups the series of a batch, given the partition of each of them, which is below `count`, or
+    /// Groups the series of a batch, given the partition of each of them, which is below `count`,
+    /// or
     /// `None` for a rejected one, which is in no group.
     pub(super) fn new(partitions: &[Option<PartitionId>], count: usize) -> Self {
         // While series are assigned, the end of a partition is that of its predecessor plus the

@@ -80,7 +80,7 @@ impl Append for RecordingPartition {
 
 /// Joins these partitions.
 fn join(partitions: &[Arc<RecordingPartition>]) -> Result<PartitionedAppend, Error> {
-    let partitions = partitions.iter().map(|p| -> Arc<dyn Append> { p.clone() });
+    let partitions = partitions.iter().map(|p| p.clone() as Arc<dyn Append>);
     PartitionedAppend::new(partitions.collect())
 }
 

@@ -450,7 +450,7 @@ fn labels(number: u64) -> Labels {
         ("__name__", format!("m{}", number % 3)),
         ("instance", (number / 3).to_string()),
     ];
-    if number % 4 > 0 {
+    if !number.is_multiple_of(4) {
         pairs.push(("zone", format!("z{}", number % 2)));
     }
     if number.is_multiple_of(7) {

@@ -1,5 +1,5 @@
-//! Tests of a store whose log and blocks are elsewhere: the log is trimmed by what blocks cover, and
-//! a store on the rest and an empty folder has everything that was acked.
+//! Tests of a store whose log and blocks are elsewhere: the log is trimmed by what blocks cover,
+//! and a store on the rest and an empty folder has everything that was acked.
 
 use super::memory_home::HomeShelf;
 use super::*;
