@@ -281,7 +281,7 @@ mod tests {
         check(", flush_interval: 0s", "", "expected 1ms to 10s, got 0s");
         check(", flush_interval: 11s", "", "expected 1ms to 10s, got 11s");
         check(", read_lease: 2m", "", "expected 0ns to 60s, got 2m");
-        check(", peers: [a]", "", "field peers not found");
+        check(", peers: [a]", "", "unknown key \"peers\" in firn.cluster");
         check(
             ", bucket_options: {access_key_file: a}",
             "",
