@@ -186,6 +186,7 @@ struct ShutdownSequence {
 impl ShutdownSequence {
     /// Stops all parts. A second signal ends the process immediately.
     async fn stop_unless(self, mut signals: Signals) -> Result<(), ServeError> {
+        info!("stop");
         let pipeline = self.pipeline.clone();
         tokio::select! {
             closed = self.stop() => closed,
@@ -395,7 +396,6 @@ impl StartingServer {
         if !self.scrapes_itself() {
             scraping::apply(&scraping, &self.running.config());
         }
-        let active = self.open_active_queries().await?;
         let notifier = Arc::new(self.notifier(places, scraping.discovery_context()));
         let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
         let reading = Arc::new(self.begin_reading(&data));
@@ -412,7 +412,7 @@ impl StartingServer {
             spans: self.spans.clone(),
             reading: reading.clone(),
             running: self.running.clone(),
-            active,
+            active: self.open_active_queries().await?,
         }));
         announce(&self.url);
         rules.follow_config(self.running.subscribe()).await;
@@ -430,7 +430,6 @@ impl StartingServer {
         let sources = (&data, &pipeline, &*scraping);
         self.serve(configs, sources, &following).await?;
         drop((apart, watching));
-        info!("stop");
         let stopping = ShutdownSequence {
             scraping,
             rules,

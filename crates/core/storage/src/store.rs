@@ -81,6 +81,15 @@ fn seal_windows(options: &StoreOptions) -> SealWindows {
     }
 }
 
+/// Returns the rule for the records of a log in the folder, or of a given one.
+fn trimming_rule(given: Option<&GivenLog>) -> LogTrimming {
+    match given {
+        None => LogTrimming::Sealed,
+        Some(given) if given.home.is_some() => LogTrimming::ByCut,
+        Some(_) => LogTrimming::Never,
+    }
+}
+
 /// Returns a source of the series of a store for checkpoints. It holds no reference to the store,
 /// which holds the home.
 fn catalogue_source(parts: &Arc<StoreParts>) -> CatalogueSource {
@@ -156,15 +165,9 @@ impl Store {
         given: Option<GivenLog>,
     ) -> Result<Arc<Store>, Error> {
         let home = given.as_ref().and_then(|given| given.home.clone());
-        let trimming = match (&given, &home) {
-            (None, _) => LogTrimming::Sealed,
-            (Some(_), Some(_)) => LogTrimming::ByCut,
-            (Some(_), None) => LogTrimming::Never,
-        };
-        let mut restored = home
-            .as_ref()
-            .map(|home| home.restored())
-            .unwrap_or_default();
+        let trimming = trimming_rule(given.as_ref());
+        let restored = home.as_ref().map(|home| home.restored());
+        let mut restored = restored.unwrap_or_default();
         let catalogue = std::mem::take(&mut restored.catalogue);
         let damages = Arc::new(DamageList::default());
         let files = StoreFiles::open(&env, dir, &options, given, &damages)?;
@@ -178,13 +181,10 @@ impl Store {
         );
         let block_cache = BlockCache::new(options.page_cache_bytes).with_damages(damages.clone());
         let folder = files.dir.blocks();
-        let block_cache = Arc::new(block_cache);
-        let blocks = match &home {
-            None => Blocks::open(&env, &folder, block_cache, damages.clone())?,
-            Some(home) => {
-                let home = home.clone();
-                Blocks::open_home(&env, &folder, block_cache, damages.clone(), home, restored)
-            }
+        let (cache, damaged) = (Arc::new(block_cache), damages.clone());
+        let blocks = match home.clone() {
+            None => Blocks::open(&env, &folder, cache, damaged)?,
+            Some(home) => Blocks::open_home(&env, &folder, cache, damaged, home, restored),
         };
         let cut = blocks.view().cut;
         let mut state = MaintenanceState::new(

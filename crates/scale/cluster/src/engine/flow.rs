@@ -124,17 +124,7 @@ impl BucketLogShared {
                 );
                 state.replayed.push_back(ReplayedItem::Loss(damage));
             }
-            LogAction::Lead { epoch, next } => {
-                tracing::info!(
-                    epoch = epoch.0,
-                    next = next.0,
-                    "this process writes the log"
-                );
-                state.phase = BucketLogPhase::Leading;
-                state.ledger.epoch = epoch;
-                state.next = next;
-                state.durable = next.previous();
-            }
+            LogAction::Lead { epoch, next } => state.lead(epoch, next),
             LogAction::StepDown { reason } => self.step_down(state, &reason),
             LogAction::Acknowledge { appends } => {
                 for (ticket, position) in appends {

@@ -6,7 +6,7 @@ use super::stall::BucketTrouble;
 use super::stored_bytes::StoredBytes;
 use super::unit_writer::UnitWriter;
 use crate::commit::BlockChange;
-use crate::ids::{LogTicket, SegmentSequence, WriterId};
+use crate::ids::{Epoch, LogTicket, SegmentSequence, WriterId};
 use crate::log::{DeliveredFrame, LogCore, LogReply, LogRequest};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::{DurableCallbacks, LogBatch, LogDamage, LogPosition};
@@ -233,6 +233,19 @@ impl BucketLogState {
             let error = Error::new(ErrorKind::Unavailable, reason.clone());
             self.finish(ticket, Err(error));
         }
+    }
+
+    /// Begins the leadership `epoch`, whose first record has position `next`.
+    pub(super) fn lead(&mut self, epoch: Epoch, next: LogPosition) {
+        tracing::info!(
+            epoch = epoch.0,
+            next = next.0,
+            "this process writes the log"
+        );
+        self.phase = BucketLogPhase::Leading;
+        self.ledger.epoch = epoch;
+        self.next = next;
+        self.durable = next.previous();
     }
 
     /// Ends the log because of a fault.

@@ -40,8 +40,8 @@ pub enum JoinError {
     Format(#[from] ClusterFormatError),
     /// The config has another number of partitions than the cluster.
     #[error(
-        "firn.cluster.partitions: {config}, but the cluster in the bucket has {cluster}; the number \
-         of partitions cannot change"
+        "firn.cluster.partitions: {config}, but the cluster in the bucket has {cluster}; the \
+         number of partitions cannot change"
     )]
     Partitions {
         /// The number in the config.
