@@ -28,7 +28,7 @@ fn circle_of_many_files_is_refused() {
 }
 
 /// The rooms of storage. Each may use those before it and no other.
-const STORAGE: [&str; 31] = [
+const STORAGE: [&str; 30] = [
     "error",
     "sync",
     "failpoints",
@@ -48,7 +48,6 @@ const STORAGE: [&str; 31] = [
     "log",
     "catalogue",
     "block",
-    "home",
     "blocks",
     "import",
     "sealed",

@@ -20,6 +20,7 @@
 //!   this, its folder stays unchanged in place, and the next start uses it again if it can be
 //!   opened.
 
+pub mod home;
 mod list;
 pub(crate) mod plan;
 mod rebuilt;
@@ -31,7 +32,6 @@ pub(crate) use rebuilt::rebuild_list;
 use crate::block::{Block, BlockCache, BlockId, remove_folder};
 use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::error::StorageError;
-use crate::home::{BlockHome, HomeCommit, RestoredHome};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
@@ -41,6 +41,7 @@ use firn_model::log::LogPosition;
 use firn_model::matcher::Matcher;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
+use home::{BlockHome, HomeCommit, RestoredHome};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

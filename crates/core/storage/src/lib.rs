@@ -59,7 +59,6 @@ pub(crate) mod failpoints;
 pub(crate) mod fan_out;
 pub(crate) mod file;
 pub(crate) mod head;
-pub mod home;
 pub mod ids;
 pub mod import;
 pub(crate) mod index;
@@ -87,3 +86,5 @@ pub mod snapshot;
 pub mod store;
 pub(crate) mod sync;
 pub mod verify;
+
+pub use blocks::home;

@@ -28,10 +28,10 @@ pub use crate::parts::options::{
 use crate::append::Appender;
 use crate::block::BlockCache;
 use crate::blocks::Blocks;
+use crate::blocks::home::{BlockHome, CatalogueSource};
 use crate::damage::{Damage, DamageList};
 use crate::data_dir::DataDir;
 use crate::exemplars::ExemplarStorage;
-use crate::home::{BlockHome, CatalogueSource};
 use crate::import::ImportTarget;
 use crate::maintenance::Maintenance;
 use crate::maintenance::catalogue::CatalogueWriter;
@@ -171,9 +171,8 @@ impl Store {
         let catalogue = std::mem::take(&mut restored.catalogue);
         let damages = Arc::new(DamageList::default());
         let files = StoreFiles::open(&env, dir, &options, given, &damages)?;
-        let (found, log) = (files.found, files.log);
+        let (found, log, keys) = (files.found, files.log, files.keys);
         let coverage = Coverage::new(seal_windows(&options), log.positions().first.previous());
-        let keys = files.keys;
         let sealed = SealedPages::new(
             options.page_cache_bytes,
             found.segments.files().clone(),
@@ -186,7 +185,6 @@ impl Store {
             None => Blocks::open(&env, &folder, cache, damaged)?,
             Some(home) => Blocks::open_home(&env, &folder, cache, damaged, home, restored),
         };
-        let cut = blocks.view().cut;
         let mut state = MaintenanceState::new(
             found.segments,
             files.catalogue,
@@ -198,7 +196,7 @@ impl Store {
             state.cut_marks = Some(CutMarks::new(log.positions().first.previous()));
         }
         let parts = Arc::new(StoreParts {
-            head: StoreHead::new(&options, keys.clone(), cut),
+            head: StoreHead::new(&options, keys.clone(), blocks.view().cut),
             sealed: Arc::new(sealed),
             blocks: Arc::new(blocks),
             damages,

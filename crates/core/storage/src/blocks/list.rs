@@ -10,9 +10,9 @@
 //! listed only after all its files are synced. `docs/format/data-folder.md` specifies the lines.
 
 use crate::block::{BlockId, BlockMeta};
+use crate::blocks::home::RestoredHome;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
-use crate::home::RestoredHome;
 use firn_model::env::{Disk, OpenMode};
 use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};

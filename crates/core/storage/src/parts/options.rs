@@ -71,7 +71,7 @@ pub enum LogTrimming {
     /// catalogue. The rule of [`crate::store::Store::open`].
     #[default]
     Sealed,
-    /// Records whose samples are in blocks of a home ([`crate::home`]), together with a catalogue
+    /// Records whose samples are in blocks of a home ([`crate::blocks::home`]), together with a catalogue
     /// of their series: the data folder is scratch. The rule of
     /// [`crate::store::Store::open_with_home`].
     ByCut,

@@ -5,12 +5,12 @@
 //! new manifest replaces the one that names them, or are passed to replay if only replay can
 //! determine the affected times.
 
+use crate::blocks::home::BlockHome;
 use crate::catalogue::Catalogue;
 use crate::damage::{Damage, DamageKind, DamageList};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::ExemplarFile;
-use crate::home::BlockHome;
 use crate::log::{LocalLog, LogOptions};
 use crate::manifest::{self, Manifest};
 use crate::parts::options::StoreOptions;

@@ -2,7 +2,7 @@
 //! test exactly up to the covered position.
 
 use super::memory_log::RecordShelf;
-use crate::home::{BlockHome, CatalogueSource, HomeCommit, RestoredHome};
+use crate::blocks::home::{BlockHome, CatalogueSource, HomeCommit, RestoredHome};
 use crate::sync::{Mutex, lock};
 use firn_model::env::{DirLock, Disk, DiskFile, OpenMode};
 use firn_model::error::{Error, ErrorKind};

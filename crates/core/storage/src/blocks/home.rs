@@ -13,7 +13,7 @@
 //! leaves to its home: names of objects, the deletion of blocks that were removed, and the trimming
 //! of the log.
 
-pub use crate::blocks::{BlockEntry, BlockKind};
+pub use super::list::{BlockEntry, BlockKind};
 
 use crate::block::BlockId;
 use firn_model::env::Disk;
