@@ -71,8 +71,8 @@ pub enum LogTrimming {
     /// catalogue. The rule of [`crate::store::Store::open`].
     #[default]
     Sealed,
-    /// Records whose samples are in blocks of a home ([`crate::blocks::home`]), together with a catalogue
-    /// of their series: the data folder is scratch. The rule of
+    /// Records whose samples are in blocks of a home ([`crate::blocks::home`]), together with a
+    /// catalogue of their series: the data folder is scratch. The rule of
     /// [`crate::store::Store::open_with_home`].
     ByCut,
     /// None: the data folder is scratch, and the log alone restores all samples. The rule of
