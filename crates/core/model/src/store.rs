@@ -197,8 +197,8 @@ pub trait Append: Send + Sync {
         TimestampMs::MIN..=bounds.time_max
     }
 
-    /// Returns the time of the newest sample that the store has appended in order, if it has one
-    /// and knows it. Takes no lock.
+    /// Returns the time of the newest sample that the store has appended in order. Returns `None`
+    /// for an empty store, and for an implementation that does not track this time. Takes no lock.
     fn newest_time(&self, _tenant: &TenantId) -> Option<TimestampMs> {
         None
     }

@@ -29,7 +29,7 @@ const JOIN_PAUSE: Duration = Duration::from_secs(2);
 const CANARY_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Data time of one block before merges, in milliseconds. It is shorter than that of a server with
-/// a local log, since a takeover replays what no block covers.
+/// a local log, because a takeover replays all samples after the newest block.
 const CUT_MS: i64 = 30 * 60_000;
 
 /// Folder of the scratch folders of the partitions, in the data folder.

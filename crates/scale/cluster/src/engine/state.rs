@@ -89,7 +89,7 @@ pub(super) enum EngineEffect {
     Delay(Box<dyn FnOnce(Error) + Send>, Error),
 }
 
-/// The progress of a strong read that asked for a lease.
+/// The state of a request for a read lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseRequestState {
     Waiting,

@@ -1,4 +1,4 @@
-//! Homes on a simulated bucket with a store that remembers: random histories with faults, ends of
+//! Homes on a simulated bucket, with a fake store: random histories with faults, ends of
 //! processes and zombies, and the planted flaws that they must find.
 
 mod audits;

@@ -1,4 +1,4 @@
-//! Nodes on a simulated bucket: they join, restore what was acknowledged, and lose their logs.
+//! Nodes on a simulated bucket: joins, restored samples, takeovers and outages.
 
 use super::*;
 use crate::object_name::ObjectName;
@@ -180,7 +180,7 @@ fn log_is_trimmed_and_a_node_with_an_empty_disk_has_the_samples_of_blocks_and_lo
     };
     assert!(count("blk/") > 20, "{} files of blocks", count("blk/"));
     assert_eq!(count("state/0/"), 3, "checkpoints");
-    // 800 records, at most one in a segment, of which an hour is needed.
+    // 800 records in as many segments; a replay needs those of the last hour.
     assert!(count("log/0/") < 300, "{} segments", count("log/0/"));
     let format = read_format(&*world.bucket()).unwrap().unwrap();
     let report = crate::audit::audit(&*world.bucket(), &format).unwrap();

@@ -1,5 +1,5 @@
 //! The world of the tests of a home: a simulated bucket and clock, processes with a store that only
-//! remembers what it restored, and a model of the block list.
+//! keeps its restored state, and a model of the block list.
 
 use super::fused_bucket::FusedBucket;
 use crate::audit::{PartitionAudit, audit};
@@ -70,7 +70,7 @@ pub struct World {
     fences: BTreeSet<ObjectKey>,
 }
 
-/// A store that remembers what it restored.
+/// A store that only keeps the restored state and the records of the replay.
 pub struct FakeStore {
     pub home: Arc<BucketHome>,
     pub restored: RestoredHome,
