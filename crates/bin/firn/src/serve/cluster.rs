@@ -176,12 +176,15 @@ fn partition_options(options: &StoreOptions, count: usize) -> StoreOptions {
             limit.div_ceil(count)
         }
     };
+    let retention = options.retention().divide_among(count);
     let mut new_series = options.new_series;
     new_series.all = share(new_series.all);
     new_series.of_job = share(new_series.of_job);
     StoreOptions {
         cut_ms: CUT_MS,
         shards: options.shards.div_ceil(count),
+        retention_bytes: retention.bytes,
+        retention_percent: retention.percent,
         series_max: share(options.series_max),
         head_bytes_max: share(options.head_bytes_max),
         memory_max: share(options.memory_max),

@@ -139,6 +139,18 @@ pub struct RetentionLimits {
     pub percent: Option<f64>,
 }
 
+impl RetentionLimits {
+    /// Returns the limits of one of `count` stores that divide samples evenly: the retention time,
+    /// and an equal part of the size limits.
+    pub fn divide_among(self, count: usize) -> Self {
+        Self {
+            time_ms: self.time_ms,
+            bytes: self.bytes.map(|bytes| bytes.div_ceil(count as u64)),
+            percent: self.percent.map(|percent| percent / count as f64),
+        }
+    }
+}
+
 /// The options of a store. [`StoreOptions::new`] returns the defaults.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -265,7 +277,7 @@ impl StoreOptions {
     }
 
     /// Returns the retention limits.
-    pub(crate) fn retention(&self) -> RetentionLimits {
+    pub fn retention(&self) -> RetentionLimits {
         RetentionLimits {
             time_ms: self.retention_ms,
             bytes: self.retention_bytes,

@@ -32,15 +32,14 @@ impl StrongSelect {
     }
 
     fn confirm(&self) -> Result<(), Error> {
+        let begin = self.logs.first().map(BucketLog::now).unwrap_or_default();
+        let deadline = begin + self.wait_max;
         let requests: Vec<_> = self.logs.iter().map(BucketLog::request_lease).collect();
-        // An error ends the wait: the other requests are dropped with their outcome.
+        // Each request must be taken back, so an error only ends the wait for those after it.
         let mut outcome = Ok(());
         for (log, request) in self.logs.iter().zip(requests) {
-            let deadline = match &outcome {
-                Ok(()) => log.now() + self.wait_max,
-                Err(_) => Duration::ZERO,
-            };
-            outcome = outcome.and(log.await_lease(request, deadline));
+            let limit = outcome.as_ref().map_or(Duration::ZERO, |()| deadline);
+            outcome = outcome.and(log.await_lease(request, limit));
         }
         outcome
     }

@@ -124,12 +124,7 @@ impl PartitionedStore {
     /// Changes the retention limits of all stores together: each gets the retention time and an
     /// equal share of the size limits. See [`Store::set_retention`].
     pub fn set_retention(&self, retention: RetentionLimits) {
-        let count = self.stores.len();
-        let share = RetentionLimits {
-            time_ms: retention.time_ms,
-            bytes: retention.bytes.map(|bytes| bytes.div_ceil(count as u64)),
-            percent: retention.percent.map(|percent| percent / count as f64),
-        };
+        let share = retention.divide_among(self.stores.len());
         self.stores
             .iter()
             .for_each(|store| store.set_retention(share));
