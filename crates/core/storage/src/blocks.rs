@@ -21,6 +21,7 @@
 //!   opened.
 
 pub mod home;
+mod home_disk;
 mod list;
 pub(crate) mod plan;
 mod rebuilt;
@@ -41,7 +42,7 @@ use firn_model::log::LogPosition;
 use firn_model::matcher::Matcher;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
-use home::{BlockHome, HomeCommit, RestoredHome};
+use home::{BlockHome, HomeCommit, HomeDisk, RestoredHome};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -183,7 +184,7 @@ impl Blocks {
         restored: RestoredHome,
     ) -> Self {
         let mut env = env.clone();
-        env.disk = home.block_disk(env.disk, dir.to_path_buf());
+        env.disk = Arc::new(HomeDisk::new(env.disk, dir.to_path_buf(), home.files()));
         let covered = AtomicU64::new(restored.replay_from.0);
         let list = BlockList::from_restored(restored);
         let mut blocks = Self::new(env, dir, cache, damages, list);

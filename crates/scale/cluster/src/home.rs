@@ -21,7 +21,7 @@
 //! This module leaves to the log: order, fencing and the trim; to the store: which blocks there
 //! are, and their bytes.
 
-mod block_disk;
+mod block_files;
 mod checkpointing;
 mod entries;
 mod garbage;
@@ -37,16 +37,15 @@ pub use options::HomeOptions;
 
 use crate::commit::{BlockChange, CommittedBlock};
 use crate::engine::BucketLog;
-use block_disk::HomeDisk;
+use block_files::BucketFiles;
 use checkpointing::CheckpointRetry;
 use firn_bucket::Bucket;
-use firn_model::env::{Disk, Env};
+use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;
-use firn_storage::home::{BlockHome, CatalogueSource, HomeCommit, RestoredHome};
+use firn_storage::home::{BlockHome, CatalogueSource, HomeCommit, HomeFiles, RestoredHome};
 use garbage::HomeGarbage;
 use known_blocks::KnownBlocks;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// The home of the blocks of one partition, for one takeover of its log. Created by the owner of
@@ -176,13 +175,11 @@ impl BlockHome for BucketHome {
         self.collect_garbage();
     }
 
-    fn block_disk(&self, local: Arc<dyn Disk>, folder: PathBuf) -> Arc<dyn Disk> {
-        Arc::new(HomeDisk::new(
-            local,
-            folder,
-            self.bucket.clone(),
-            self.log.partition(),
-            self.known.clone(),
-        ))
+    fn files(&self) -> Arc<dyn HomeFiles> {
+        Arc::new(BucketFiles {
+            bucket: self.bucket.clone(),
+            partition: self.log.partition(),
+            known: self.known.clone(),
+        })
     }
 }

@@ -13,10 +13,11 @@
 //! leaves to its home: names of objects, the deletion of blocks that were removed, and the trimming
 //! of the log.
 
+pub use super::home_disk::HomeDisk;
 pub use super::list::{BlockEntry, BlockKind};
 
 use crate::block::BlockId;
-use firn_model::env::Disk;
+use firn_model::env::DiskFile;
 use firn_model::error::Error;
 use firn_model::log::LogPosition;
 use firn_model::sample::TimestampMs;
@@ -92,7 +93,16 @@ pub trait BlockHome: Send + Sync {
     /// once a second.
     fn run_maintenance(&self);
 
-    /// Returns the disk through which blocks are read: `local`, and for files that are missing
-    /// there the home. `folder` contains the folders of all blocks.
-    fn block_disk(&self, local: Arc<dyn Disk>, folder: PathBuf) -> Arc<dyn Disk>;
+    /// Returns the files of the blocks in the home, which the store reads where its folder lacks
+    /// them.
+    fn files(&self) -> Arc<dyn HomeFiles>;
+}
+
+/// The files of blocks in a home.
+pub trait HomeFiles: Send + Sync {
+    /// Opens a file of a block for reading. Returns `None` if the home has no such file.
+    fn open(&self, block: BlockId, name: &str) -> Option<Arc<dyn DiskFile>>;
+
+    /// Returns the names of the files of a block, or `None` if the home does not have the block.
+    fn list(&self, block: BlockId) -> Option<Vec<String>>;
 }

@@ -9,11 +9,12 @@ mod world;
 use super::*;
 use crate::log::LogFlaw;
 use firn_bucket::sim::{SimFault, SimOutage};
-use firn_model::env::OpenMode;
 use firn_model::env::sim::SimDisk;
+use firn_model::env::{Disk, OpenMode};
 use firn_model::log::{DurableLog, LogPosition};
+use firn_storage::home::HomeDisk;
 use history::run_history;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use world::{FOLDER, Flaws, Process, World};
 
@@ -191,7 +192,7 @@ fn block_disk_reads_local_files_first_and_ranges_of_the_bucket_otherwise() {
     let commit = world.build_commit(1, 0, LogPosition(1));
     world.publish(&leader, &commit).unwrap();
     let local = Arc::new(SimDisk::new(1));
-    let disk = leader.store.home.block_disk(local.clone(), FOLDER.into());
+    let disk = HomeDisk::new(local.clone(), FOLDER.into(), leader.store.home.files());
     let folder = &commit.added[0].1;
     let path = folder.join("data-000");
     let bytes = world.files[&path].clone();

@@ -6,7 +6,7 @@ use crate::block_objects::objects_of_file;
 use crate::commit::{CommittedBlock, CommittedFile};
 use crate::object_name::{BlockName, is_file_name};
 use bytes::Bytes;
-use firn_bucket::{BlockingBucket, Bucket, BucketError, BucketFailure, Creation, ObjectKey};
+use firn_bucket::{BlockingBucket, Bucket, BucketError, BucketFailure, ObjectKey};
 use firn_model::env::{DiskFile, OpenMode};
 use firn_model::error::{Error, ErrorKind};
 use firn_storage::home::BlockEntry;
@@ -103,7 +103,7 @@ pub(super) fn store_object(
                 let text = format!("{key} has {found} bytes, expected {expected}");
                 return Err(BucketError::new(BucketFailure::WrongAnswer, text));
             }
-            Ok(None) => last = refusal(&creation).or(last),
+            Ok(None) => last = creation.error().cloned().or(last),
             Err(error) => last = Some(error),
         }
     }
@@ -111,8 +111,4 @@ pub(super) fn store_object(
         let text = format!("{key} was stored, but it does not exist");
         BucketError::new(BucketFailure::WrongAnswer, text)
     }))
-}
-
-fn refusal(creation: &Creation) -> Option<BucketError> {
-    creation.error().cloned()
 }

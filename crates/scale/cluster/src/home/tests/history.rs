@@ -1,9 +1,9 @@
 //! Random histories of processes that publish, maintain, append, end and fence each other.
 
 use super::world::{FOLDER, Flaws, Process, World};
-use firn_model::env::OpenMode;
+use firn_model::env::{Disk, OpenMode};
 use firn_model::log::{DurableLog, LogPosition};
-use firn_storage::home::BlockHome;
+use firn_storage::home::{BlockHome, HomeDisk};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ fn settle(world: &mut World) -> Result<(), String> {
 /// Reads all listed files from the bucket.
 fn read_all(world: &World, leader: &Process) -> Result<(), String> {
     let empty = std::sync::Arc::new(firn_model::env::sim::SimDisk::new(1));
-    let disk = leader.store.home.block_disk(empty, PathBuf::from(FOLDER));
+    let disk = HomeDisk::new(empty, PathBuf::from(FOLDER), leader.store.home.files());
     for id in world.acked.blocks.keys() {
         let folder = PathBuf::from(FOLDER).join(id.to_string());
         for name in disk.list(&folder).map_err(|e| e.to_string())? {

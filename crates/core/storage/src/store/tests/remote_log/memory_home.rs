@@ -2,9 +2,10 @@
 //! test exactly up to the covered position.
 
 use super::memory_log::RecordShelf;
-use crate::blocks::home::{BlockHome, CatalogueSource, HomeCommit, RestoredHome};
+use crate::block::BlockId;
+use crate::blocks::home::{BlockHome, CatalogueSource, HomeCommit, HomeFiles, RestoredHome};
 use crate::sync::{Mutex, lock};
-use firn_model::env::{DirLock, Disk, DiskFile, OpenMode};
+use firn_model::env::{Disk, DiskFile, OpenMode};
 use firn_model::error::{Error, ErrorKind};
 use std::collections::BTreeMap;
 use std::io;
@@ -107,20 +108,29 @@ impl BlockHome for MemoryHome {
 
     fn run_maintenance(&self) {}
 
-    fn block_disk(&self, local: Arc<dyn Disk>, folder: PathBuf) -> Arc<dyn Disk> {
-        Arc::new(HomeDisk {
-            local,
-            folder,
-            shelf: self.shelf.clone(),
-        })
+    fn files(&self) -> Arc<dyn HomeFiles> {
+        Arc::new(self.shelf.clone())
     }
 }
 
-/// The local disk, with the files of the home where it lacks them.
-struct HomeDisk {
-    local: Arc<dyn Disk>,
-    folder: PathBuf,
-    shelf: HomeShelf,
+impl HomeFiles for HomeShelf {
+    fn open(&self, block: BlockId, name: &str) -> Option<Arc<dyn DiskFile>> {
+        let path = PathBuf::from(block.to_string()).join(name);
+        let bytes = lock(&self.0).files.get(&path).cloned()?;
+        Some(Arc::new(HomeFile(bytes)))
+    }
+
+    fn list(&self, block: BlockId) -> Option<Vec<String>> {
+        let folder = PathBuf::from(block.to_string());
+        let objects = lock(&self.0);
+        let paths = objects
+            .files
+            .keys()
+            .filter(|path| path.starts_with(&folder));
+        let name = |path: &PathBuf| path.file_name()?.to_str().map(str::to_owned);
+        let names: Vec<String> = paths.filter_map(name).collect();
+        Some(names).filter(|names| !names.is_empty())
+    }
 }
 
 /// A file of the home.
@@ -148,62 +158,5 @@ impl DiskFile for HomeFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
-    }
-}
-
-impl Disk for HomeDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let opened = self.local.open(path, mode);
-        if !matches!((&opened, mode), (Err(e), OpenMode::Read) if e.kind() == io::ErrorKind::NotFound)
-        {
-            return opened;
-        }
-        let name = path.strip_prefix(&self.folder);
-        let objects = lock(&self.shelf.0);
-        let found = name.ok().and_then(|name| objects.files.get(name));
-        match found {
-            Some(bytes) => Ok(Arc::new(HomeFile(bytes.clone()))),
-            None => opened,
-        }
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.local.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.local.create_dir_all(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.local.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.local.remove_file(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.local.link(from, to)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.local.remove_dir(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.local.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
-        self.local.lock(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.local.free_bytes(dir)
-    }
-
-    fn total_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.local.total_bytes(dir)
     }
 }
