@@ -402,7 +402,7 @@ impl StartingServer {
         self.app.open(backend::backend(backend::BackendParts {
             env: self.env.clone(),
             store: store.clone(),
-            local: data.reads(self.read_wait()),
+            local: data.reads.clone(),
             bucket: self.member.as_ref().map(ClusterMember::metrics),
             pipeline: pipeline.clone(),
             scraping: scraping.clone(),
@@ -507,11 +507,6 @@ impl StartingServer {
         }
     }
 
-    fn read_wait(&self) -> Duration {
-        let member = self.member.as_ref();
-        member.map_or(Duration::ZERO, ClusterMember::read_wait)
-    }
-
     fn watch_bucket(&self, node: Option<&Arc<ClusterNode>>) -> JoinSet<()> {
         match (&self.member, node) {
             (Some(member), Some(node)) => member.watch_store(node, &self.env),
@@ -523,8 +518,7 @@ impl StartingServer {
     fn begin_reading(&self, data: &OpenedData) -> RemoteReadStore {
         let of_blocks = data.store.clone();
         let since = Box::new(move || of_blocks.first_block_ms());
-        let local = data.reads(self.read_wait());
-        let reading = RemoteReadStore::new(local, since, self.env.clock.clone());
+        let reading = RemoteReadStore::new(data.reads.clone(), since, self.env.clock.clone());
         reading.apply_config(&self.running.config());
         reading
     }

@@ -9,31 +9,18 @@ use firn_model::store::Select;
 use firn_storage::data_dir::DataDir;
 use firn_storage::store::{Store, StoreOptions};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 /// The open data of a server.
 pub struct OpenedData {
     /// The store, or those of all partitions as one.
     pub store: Arc<PartitionedStore>,
+    /// Reads of `store` that include all samples that any process acknowledged before.
+    pub reads: Arc<dyn Select>,
     /// The partitions with a log in a bucket, or `None` if the log is in the data folder.
     pub node: Option<Arc<ClusterNode>>,
     /// The lock of a scratch folder. Other folders are locked by their store.
     _scratch: Option<DataDir>,
-}
-
-impl OpenedData {
-    /// Returns reads of all samples that any node acknowledged before. `wait_max` limits the wait
-    /// for the confirmation of a bucket.
-    pub fn reads(&self, wait_max: Duration) -> Arc<dyn Select> {
-        match &self.node {
-            None => self.store.clone(),
-            Some(node) => {
-                let logs = node.logs().to_vec();
-                Arc::new(StrongSelect::new(logs, self.store.clone(), wait_max))
-            }
-        }
-    }
 }
 
 /// Locks the data folder. That of a server with its log elsewhere is scratch, and is emptied.
@@ -60,8 +47,11 @@ pub async fn open_data(
 ) -> Result<OpenedData, ServeError> {
     if let Some(member) = member {
         let node = member.lead(env, options).await?;
+        let store = join_stores(node.stores().to_vec())?;
+        let (logs, wait_max) = (node.logs().to_vec(), member.read_wait());
         return Ok(OpenedData {
-            store: join_stores(node.stores().to_vec())?,
+            reads: Arc::new(StrongSelect::new(logs, store.clone(), wait_max)),
+            store,
             node: Some(node),
             _scratch: Some(dir),
         });
@@ -69,8 +59,10 @@ pub async fn open_data(
     let (env, options) = (env.clone(), options.clone());
     let opened = spawn_blocking(move || Store::open_in(dir, env, options));
     let store = opened.await?.map_err(ServeError::Open)?;
+    let store = join_stores(vec![store])?;
     Ok(OpenedData {
-        store: join_stores(vec![store])?,
+        reads: store.clone(),
+        store,
         node: None,
         _scratch: None,
     })
