@@ -31,7 +31,6 @@ mod options;
 mod tests;
 mod upload;
 
-#[cfg(any(test, feature = "flaws"))]
 pub use options::HomeFlaw;
 pub use options::HomeOptions;
 
@@ -94,7 +93,6 @@ impl BucketHome {
     }
 
     /// Publishes a COMMIT before its files: the effect of a planted flaw.
-    #[cfg(any(test, feature = "flaws"))]
     fn publish_early(&self, commit: &HomeCommit) -> Result<(), Error> {
         let mut added = Vec::new();
         for (entry, folder) in &commit.added {
@@ -156,8 +154,7 @@ impl BlockHome for BucketHome {
 
     fn publish(&self, commit: &HomeCommit) -> Result<(), Error> {
         self.require_current_list()?;
-        #[cfg(any(test, feature = "flaws"))]
-        if self.options.flaw == Some(HomeFlaw::CommitsBeforeUpload) {
+        if self.options.has(HomeFlaw::CommitsBeforeUpload) {
             return self.publish_early(commit);
         }
         let added = self.upload_added(commit)?;

@@ -13,7 +13,7 @@
 //!
 //! Invariant: a deletion, however late, affects only names that no later COMMIT adds.
 
-use super::{BucketHome, HomeOptions};
+use super::{BucketHome, HomeFlaw, HomeOptions};
 use crate::block_objects::{BlockObject, objects_of_block};
 use crate::commit::CommittedBlock;
 use crate::object_name::{ObjectName, block_prefix};
@@ -76,7 +76,7 @@ impl HomeGarbage {
     ) -> Option<RemovedBlock> {
         let is_due = |removed: &mut RemovedBlock| {
             let is_old = now.saturating_sub(removed.since) >= options.gc_grace;
-            options.deletes_at_once() || is_old && removed.position <= checkpoint
+            options.has(HomeFlaw::DeletesWithoutGrace) || is_old && removed.position <= checkpoint
         };
         self.removed.pop_front_if(is_due)
     }
@@ -89,28 +89,6 @@ impl HomeGarbage {
             self.search_at = Some(now + options.orphan_interval);
         }
         is_due
-    }
-}
-
-impl HomeOptions {
-    #[cfg(any(test, feature = "flaws"))]
-    fn deletes_at_once(&self) -> bool {
-        self.flaw == Some(super::HomeFlaw::DeletesWithoutGrace)
-    }
-
-    #[cfg(not(any(test, feature = "flaws")))]
-    fn deletes_at_once(&self) -> bool {
-        false
-    }
-
-    #[cfg(any(test, feature = "flaws"))]
-    fn needs_barrier(&self) -> bool {
-        self.flaw != Some(super::HomeFlaw::OmitsBarrier)
-    }
-
-    #[cfg(not(any(test, feature = "flaws")))]
-    fn needs_barrier(&self) -> bool {
-        true
     }
 }
 
@@ -160,7 +138,7 @@ impl BucketHome {
         let bucket = BlockingBucket(&*self.bucket);
         let prefix = block_prefix(&self.options.tenant, self.log.partition());
         let listed = bucket.list_all(&KeyPrefix::new(&prefix)?, LISTED_MAX)?;
-        if self.options.needs_barrier() {
+        if !self.options.has(HomeFlaw::OmitsBarrier) {
             self.log.append_barrier()?;
         }
         let named = self.named_keys();

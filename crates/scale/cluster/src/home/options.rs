@@ -34,7 +34,6 @@ impl Default for HomeOptions {
 }
 
 /// A rule of a home that a test breaks; the test must detect it.
-#[cfg(any(test, feature = "flaws"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeFlaw {
     /// Appends a COMMIT before the files of its blocks are stored.
@@ -43,4 +42,18 @@ pub enum HomeFlaw {
     DeletesWithoutGrace,
     /// Deletes files in no list without a proof that the list is complete.
     OmitsBarrier,
+}
+
+impl HomeOptions {
+    /// Returns whether this home breaks a rule.
+    #[cfg(any(test, feature = "flaws"))]
+    pub(super) fn has(&self, flaw: HomeFlaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// Returns whether this home breaks a rule, which it does only in tests.
+    #[cfg(not(any(test, feature = "flaws")))]
+    pub(super) fn has(&self, _: HomeFlaw) -> bool {
+        false
+    }
 }
