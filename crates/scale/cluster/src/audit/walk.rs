@@ -54,8 +54,8 @@ impl AuditWalk {
         }
     }
 
-    /// Reads the listed segments, adds counts and findings to `found`, and returns the block list after
-    /// the last COMMIT.
+    /// Reads the listed segments, adds counts and findings to `found`, and returns the block list
+    /// after the last COMMIT.
     pub(super) fn read(
         mut self,
         bucket: &dyn Bucket,

@@ -7,6 +7,7 @@ use super::lightsail::LightsailDiscovery;
 use super::msk::MskDiscovery;
 use super::rds::RdsDiscovery;
 use super::settings::{AwsSettings, PORT, REFRESH, read_settings};
+use crate::discover::Refresh;
 use crate::provider::{
     DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
     ReadResult,
@@ -16,8 +17,10 @@ use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_http_client::HttpSettings;
 use firn_http_client::http_config::{HTTP_CLIENT, http, tls};
+use firn_model::env::Clock;
 use firn_yaml::YamlNode;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The provider of `aws_sd_configs`: one of the other providers, chosen by the role of an entry.
 pub(in super::super) const BY_ROLE: DiscoveryProvider = DiscoveryProvider::new(
@@ -103,6 +106,13 @@ struct AwsService {
     start: fn(&AwsSettings, &DiscoveryStarter) -> DiscoveryTask,
 }
 
+impl AwsService {
+    fn with_settings(&'static self, settings: AwsSettings) -> DiscoverySettings {
+        let service = self;
+        DiscoverySettings::provided(AwsDiscoverySettings { service, settings })
+    }
+}
+
 const SERVICES: [&AwsService; 6] = [
     &EC2_SERVICE,
     &ECS_SERVICE,
@@ -115,74 +125,47 @@ const SERVICES: [&AwsService; 6] = [
 static EC2_SERVICE: AwsService = AwsService {
     role: "ec2",
     concurrency: 1,
-    start: |s, starter| {
-        starter.refresh(Ec2Discovery::new(
-            s,
-            starter.bytes_max,
-            starter.clock.clone(),
-        ))
-    },
+    start: |settings, starter| refresh(settings, starter, Ec2Discovery::new),
 };
 
 static ECS_SERVICE: AwsService = AwsService {
     role: "ecs",
     concurrency: 20,
-    start: |s, starter| {
-        starter.refresh(EcsDiscovery::new(
-            s,
-            starter.bytes_max,
-            starter.clock.clone(),
-        ))
-    },
+    start: |settings, starter| refresh(settings, starter, EcsDiscovery::new),
 };
 
 static ELASTICACHE_SERVICE: AwsService = AwsService {
     role: "elasticache",
     concurrency: 10,
-    start: |s, starter| {
-        starter.refresh(ElastiCacheDiscovery::new(
-            s,
-            starter.bytes_max,
-            starter.clock.clone(),
-        ))
-    },
+    start: |settings, starter| refresh(settings, starter, ElastiCacheDiscovery::new),
 };
 
 static LIGHTSAIL_SERVICE: AwsService = AwsService {
     role: "lightsail",
     concurrency: 1,
-    start: |s, starter| {
-        starter.refresh(LightsailDiscovery::new(
-            s,
-            starter.bytes_max,
-            starter.clock.clone(),
-        ))
-    },
+    start: |settings, starter| refresh(settings, starter, LightsailDiscovery::new),
 };
 
 static MSK_SERVICE: AwsService = AwsService {
     role: "msk",
     concurrency: 10,
-    start: |s, starter| {
-        starter.refresh(MskDiscovery::new(
-            s,
-            starter.bytes_max,
-            starter.clock.clone(),
-        ))
-    },
+    start: |settings, starter| refresh(settings, starter, MskDiscovery::new),
 };
 
 static RDS_SERVICE: AwsService = AwsService {
     role: "rds",
     concurrency: 10,
-    start: |s, starter| {
-        starter.refresh(RdsDiscovery::new(
-            s,
-            starter.bytes_max,
-            starter.clock.clone(),
-        ))
-    },
+    start: |settings, starter| refresh(settings, starter, RdsDiscovery::new),
 };
+
+/// Starts the task of the service that `create` returns.
+fn refresh<S: Refresh>(
+    settings: &AwsSettings,
+    starter: &DiscoveryStarter,
+    create: fn(&AwsSettings, u64, Arc<dyn Clock>) -> S,
+) -> DiscoveryTask {
+    starter.refresh(create(settings, starter.bytes_max, starter.clock.clone()))
+}
 
 /// An entry of the list of a service, or of `aws_sd_configs` with the role of the service.
 struct AwsDiscoverySettings {
@@ -217,10 +200,7 @@ impl DiscoveryMechanism for AwsDiscoverySettings {
 /// Reads an entry of the list of `service`, all of whose keys are optional.
 fn read_service(node: &YamlNode, dir: &Path, service: &'static AwsService) -> ReadResult {
     let settings = read_settings(node, http(node, dir)?, service.concurrency);
-    Ok(DiscoverySettings::provided(AwsDiscoverySettings {
-        service,
-        settings,
-    }))
+    Ok(service.with_settings(settings))
 }
 
 /// Reads an entry of `ec2_sd_configs`, whose filters must have values.
@@ -233,10 +213,7 @@ fn read_ec2(node: &YamlNode, dir: &Path) -> ReadResult {
     {
         return Err(node.error("EC2 SD configuration filter values cannot be empty"));
     }
-    Ok(DiscoverySettings::provided(AwsDiscoverySettings {
-        service: &EC2_SERVICE,
-        settings,
-    }))
+    Ok(EC2_SERVICE.with_settings(settings))
 }
 
 /// Reads an entry of `aws_sd_configs`. As upstream, only the TLS settings of its HTTP client are
@@ -258,8 +235,5 @@ fn read_by_role(node: &YamlNode, dir: &Path) -> ReadResult {
     if settings.port == 0 {
         settings.port = PORT;
     }
-    Ok(DiscoverySettings::provided(AwsDiscoverySettings {
-        service,
-        settings,
-    }))
+    Ok(service.with_settings(settings))
 }
