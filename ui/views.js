@@ -136,7 +136,11 @@ async function head() {
   ];
 }
 
-const age = (seconds) => `${formatDuration(Math.max(0, Math.round(seconds)))} ago`;
+// "3m10s ago"; from ten minutes on without seconds.
+function age(seconds) {
+  const unit = seconds < 600 ? 1 : 60;
+  return `${formatDuration(Math.max(0, Math.floor(seconds / unit) * unit))} ago`;
+}
 
 function memberRow(status, node) {
   const isOwn = node.name === status.node;
