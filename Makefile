@@ -7,6 +7,8 @@ SCRIPTS  ?= tests/promql
 # Scripts of $(SCRIPTS) to run, without .test; all of them if empty.
 FILES    ?=
 ROUNDS   ?= 300
+# Bucket of `make cluster`: a folder (file), or one behind an S3 server (s3).
+BUCKET   ?= file
 SEEDS    ?= 5000
 # Target of `make fuzz`, a file of fuzz/targets, and its duration.
 TARGET   ?= page
@@ -24,10 +26,11 @@ BENCH    ?= --short
 LINTED    = RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
 
 .PHONY: help run build dist package test format compile check inside outside interleavings bench soak figures fuzz \
-	conformance answers install target/release/firn target/debug/firn
+	conformance answers install cluster target/release/firn target/debug/firn
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
+	@echo "make cluster      build Firn and start three nodes on a bucket, with a load (BUCKET=s3: over versitygw)"
 	@echo "make dist         build the binary that packages ship: slower to build, 2 to 8 % faster queries"
 	@echo "make package      build a Debian package and a tarball of that binary in $(PACKAGES)"
 	@echo "make test         install what the tests need and run everything"
@@ -45,6 +48,10 @@ help:
 
 run: build
 	target/release/firn serve
+
+# Ctrl-C stops the nodes, the load and the store.
+cluster: $(FIRN)
+	sh deploy/cluster/run.sh $(abspath $(FIRN)) $(BUCKET)
 
 build:
 	$(CARGO) build --release --locked -p firn-firn

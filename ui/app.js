@@ -4,7 +4,7 @@
 import { ask } from "./api.js";
 import { Dashboard } from "./dashboard.js";
 import { Panel } from "./panel.js";
-import { showView } from "./views.js";
+import { isShownEarly, showView } from "./views.js";
 
 const THEME_KEY = "firn.theme";
 const THEMES = { system: "◐", light: "☀", dark: "☾" };
@@ -109,8 +109,10 @@ async function showBuild() {
 
 startTheme();
 find("add").addEventListener("click", () => add({}).expr.focus());
+const isEarly = isShownEarly(location) && showView(find("view"), location);
+find("add").hidden = isEarly;
 await ready();
-if (showView(find("view"), location)) {
+if (isEarly || showView(find("view"), location)) {
   find("add").hidden = true;
 } else {
   addEventListener("popstate", restore);

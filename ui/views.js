@@ -2,13 +2,16 @@
 // page, so that links to those pages work here.
 
 import { ask } from "./api.js";
-import { element, formatNumber, formatTime, labelsElement } from "./format.js";
+import { element, formatDuration, formatNumber, formatTime, labelsElement } from "./format.js";
+
+// Interval at which views of a changing state are loaded again.
+const REFRESH_MS = 2000;
 
 // Go's zero time, year 1, means never.
 const when = (time) => (time && !time.startsWith("0001-") ? formatTime(Date.parse(time)) : "never");
 const seconds = (value) => formatNumber(value, "seconds");
 const mono = (text) => element("span", { class: "mono" }, text);
-const badge = (state) => element("span", { class: `badge ${state}` }, state);
+const badge = (state) => element("span", { class: `badge ${state}` }, state.replaceAll("_", " "));
 const queryLink = (expr) =>
   element("a", { class: "mono", href: `query?${new URLSearchParams({ "g0.expr": expr, "g0.tab": "table" })}` }, expr);
 const trouble = (text) => (text ? [element("p", { class: "trouble" }, text)] : []);
@@ -19,8 +22,9 @@ function address(url) {
 
 function table(heads, rows) {
   if (rows.length === 0) return element("p", { class: "empty" }, "None");
-  const row = (kind) => (cells) =>
-    element("tr", {}, ...cells.map((cell) => element(kind, {}, ...[cell ?? ""].flat())));
+  // Narrow windows show the head of a column in each cell.
+  const row = (kind) => (cells) => element("tr", {}, ...cells.map((cell, i) =>
+    element(kind, { "data-head": kind === "td" ? heads[i] : undefined }, ...[cell ?? ""].flat())));
   return element("table", {}, element("thead", {}, row("th")(heads)), element("tbody", {}, ...rows.map(row("td"))));
 }
 
@@ -132,6 +136,65 @@ async function head() {
   ];
 }
 
+// "3m10s ago"; from ten minutes on without seconds.
+function age(seconds) {
+  const unit = seconds < 600 ? 1 : 60;
+  return `${formatDuration(Math.max(0, Math.floor(seconds / unit) * unit))} ago`;
+}
+
+function memberRow(status, node) {
+  const isOwn = node.name === status.node;
+  const seen = node.seenSecondsAgo === undefined ? "never" : age(node.seenSecondsAgo);
+  return [
+    element("b", {}, node.name || "unknown"),
+    mono(node.address),
+    badge(node.state),
+    isOwn ? "this node" : seen,
+    String(node.partitionsLed),
+    node.version,
+  ];
+}
+
+function partitionRow(status, partition) {
+  const since = (time) => (time === undefined ? "–" : age((status.time - time) / 1000));
+  const { leader, firstChoice, series, logBytes } = partition;
+  return [
+    element("b", {}, String(partition.partition)),
+    leader ?? element("span", { class: "trouble" }, "none"),
+    [badge(partition.state), ...trouble(partition.fault)],
+    String(partition.epoch),
+    String(partition.position),
+    series === undefined ? "–" : formatNumber(series),
+    logBytes === undefined ? "–" : formatNumber(logBytes, "bytes"),
+    since(partition.cutTime),
+    since(partition.lastCommitTime),
+    firstChoice ?? "–",
+  ];
+}
+
+async function cluster() {
+  const status = (await ask("status/cluster")).data;
+  if (!status.enabled) {
+    return [element("p", { class: "empty" }, "This server is not a node of a cluster: firn.cluster is not set.")];
+  }
+  const { nodes, partitions } = status;
+  const alive = nodes.filter((node) => node.state !== "silent").length;
+  const led = partitions.filter((partition) => partition.leader !== undefined).length;
+  const seenBy = element("span", { class: "muted" }, `${status.cluster || "not joined yet"} · seen by ${status.node}`);
+  const draining = status.draining ? [" ", badge("draining")] : [];
+  const memberHeads = ["Node", "Address", "State", "Last answer", "Partitions led", "Version"];
+  const partitionHeads = ["Partition", "Leader", "State", "Epoch", "Records", "Series", "Log", "Blocks end",
+    "Last commit", "First choice"];
+  return [
+    element("p", {}, seenBy, ...draining, " ", element("a", { href: "api/v1/status/cluster" }, "as JSON")),
+    section(`Nodes (${alive} of ${nodes.length} answer)`, table(memberHeads, nodes.map((node) => memberRow(status, node)))),
+    section(
+      `Partitions (${led} of ${partitions.length} have a leader)`,
+      table(partitionHeads, partitions.map((partition) => partitionRow(status, partition))),
+    ),
+  ];
+}
+
 const VIEWS = {
   targets: ["Targets", targets],
   "service-discovery": ["Discovery", discovery],
@@ -143,7 +206,11 @@ const VIEWS = {
   status: ["Status", status],
   agent: ["Status", status],
   "tsdb-status": ["Head", head],
+  cluster: ["Cluster", cluster, { refreshes: true }],
 };
+
+// Returns whether the view of a path is shown before the server is ready: it shows how a start goes on.
+export const isShownEarly = ({ pathname }) => pathname.split("/").at(-1) === "cluster";
 
 // Hides rows without the text, and sections without a visible row.
 function filter(root, text) {
@@ -161,7 +228,7 @@ function filter(root, text) {
 export function showView(root, { pathname, search }) {
   const view = VIEWS[pathname.split("/").at(-1)];
   if (!view) return false;
-  const [title, load] = view;
+  const [title, load, { refreshes = false } = {}] = view;
   document.title = `${title} – ${document.title}`;
   root.hidden = false;
   const content = element("div", { class: "content" });
@@ -172,12 +239,19 @@ export function showView(root, { pathname, search }) {
   // Filters of links to Prometheus's pages.
   input.value = params.get("search") ?? params.get("pool") ?? params.get("scrapePool") ?? "";
   root.replaceChildren(element("div", { class: "heading" }, element("h1", {}, title), input), content);
-  load().then((parts) => {
+  const fill = () => load().then((parts) => {
     content.replaceChildren(...(parts.length ? parts : [element("p", { class: "empty" }, "None")]));
     filter(content, input.value);
   }, (error) => {
     const text = `${error.kind ? `${error.kind}: ` : ""}${error.message}`;
     content.replaceChildren(element("div", { class: "messages" }, element("p", { class: "error" }, text)));
   });
+  // A hidden page is not loaded, and selected text is kept.
+  const isWatched = () => !document.hidden && getSelection().isCollapsed;
+  const refresh = async () => {
+    if (isWatched()) await fill();
+    setTimeout(refresh, REFRESH_MS);
+  };
+  fill().then(() => refreshes && setTimeout(refresh, REFRESH_MS));
   return true;
 }

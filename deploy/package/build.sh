@@ -77,8 +77,10 @@ debian() {
     put 644 "$package/firn.service" "$tree/usr/lib/systemd/system/firn.service"
     put 644 "$package/firn.yml" "$tree/etc/firn/firn.yml"
     put 644 "$package/firn.default" "$tree/etc/default/firn"
-    put 644 "$root/deploy/alerts/firn.yml" "$tree/usr/share/firn/alerts/firn.yml"
-    put 644 "$root/deploy/dashboards/firn.json" "$tree/usr/share/firn/dashboards/firn.json"
+    for part in firn cluster; do
+        put 644 "$root/deploy/alerts/$part.yml" "$tree/usr/share/firn/alerts/$part.yml"
+        put 644 "$root/deploy/dashboards/$part.json" "$tree/usr/share/firn/dashboards/$part.json"
+    done
     put 644 "$work/completions.bash" "$tree/usr/share/bash-completion/completions/firn"
     put 644 "$work/completions.zsh" "$tree/usr/share/zsh/vendor-completions/_firn"
     put 644 "$work/completions.fish" "$tree/usr/share/fish/vendor_completions.d/firn.fish"
@@ -134,8 +136,10 @@ tarball() {
     put 644 "$package/INSTALL.md" "$tree/INSTALL.md"
     put 644 "$package/firn.service" "$tree/firn.service"
     put 644 "$package/firn.yml" "$tree/firn.yml"
-    put 644 "$root/deploy/alerts/firn.yml" "$tree/alerts/firn.yml"
-    put 644 "$root/deploy/dashboards/firn.json" "$tree/dashboards/firn.json"
+    for part in firn cluster; do
+        put 644 "$root/deploy/alerts/$part.yml" "$tree/alerts/$part.yml"
+        put 644 "$root/deploy/dashboards/$part.json" "$tree/dashboards/$part.json"
+    done
     for shell in bash zsh fish; do
         put 644 "$work/completions.$shell" "$tree/completions/firn.$shell"
     done

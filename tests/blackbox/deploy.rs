@@ -8,6 +8,7 @@ use firn_promql::parser::parse_selectors;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use tempfile::TempDir;
 
 fn shipped(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -29,24 +30,40 @@ firn: {aggregation: {groups: [{name: g, stream: true, rules: [
 fn exported() -> Metrics {
     let dir = tempfile::tempdir().unwrap();
     let webhook = Webhook::start();
-    let config = dir.path().join("firn.yml");
-    let text = format!(
+    let rules = "groups: [{name: g, rules: [{record: made, expr: vector(1)}]}]";
+    std::fs::write(dir.path().join("rules.yml"), rules).unwrap();
+    let config = format!(
         "alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{0}']}}]}}]}}\n\
          scrape_configs: [{{job_name: a, static_configs: [{{targets: ['{0}']}}]}}]\n\
          remote_write: [{{url: 'http://{0}/write', name: other}}]\n{RULES}",
         webhook.address
     );
-    std::fs::write(&config, text).unwrap();
-    let rules = "groups: [{name: g, rules: [{record: made, expr: vector(1)}]}]";
-    std::fs::write(dir.path().join("rules.yml"), rules).unwrap();
-    let config = config.display().to_string();
-    let server = Server::start(&dir.path().join("data"), &["--config", &config]);
+    // Groups start after the server is ready.
+    metrics_of(&dir, &config, "firn_rule_group_rules{")
+}
+
+/// Returns the metrics of the only node of a cluster.
+fn exported_by_node() -> Metrics {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = dir.path().join("bucket");
+    let config = format!(
+        "firn: {{cluster: {{bucket: 'file://{}', partitions: 2, read_lease: 100ms}}}}\n",
+        bucket.display()
+    );
+    metrics_of(&dir, &config, "firn_log_creates_total{")
+}
+
+/// Starts a server with this config, and returns its metrics once they contain `last`.
+fn metrics_of(dir: &TempDir, config: &str, last: &str) -> Metrics {
+    let file = dir.path().join("firn.yml");
+    std::fs::write(&file, config).unwrap();
+    let file = file.display().to_string();
+    let server = Server::start(&dir.path().join("data"), &["--config", &file]);
     let mut metrics = Metrics::new();
     let mut text = String::new();
-    // Groups start after the server is ready.
-    wait_for("metrics of groups", || {
+    wait_for(last, || {
         text = server.http().get("/metrics").body;
-        text.contains("firn_rule_group_rules{")
+        text.contains(last)
     });
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let end = line.find(['{', ' ']).unwrap();
@@ -87,19 +104,18 @@ fn faults(expression: &str, exported: &Metrics) -> Vec<String> {
     faults
 }
 
-#[test]
-fn shipped_alerts_can_be_loaded_and_ask_for_metrics_that_there_are() {
-    let file = shipped("alerts/firn.yml");
+/// Checks that the alerts of a file are valid, and use `exported` metrics.
+fn check_alerts(file: &str, count_min: usize, exported: &Metrics) {
+    let file = shipped(file);
     let checked = firn().args(["check", "rules"]).arg(&file).output().unwrap();
     assert!(checked.status.success(), "{checked:?}");
     let text = std::fs::read_to_string(file).unwrap();
     let rules = firn_rules::file::parse(&text, Default::default()).unwrap();
     let rules: Vec<_> = rules.groups.iter().flat_map(|group| &group.rules).collect();
-    assert!(rules.len() > 10);
-    let exported = exported();
+    assert!(rules.len() >= count_min);
     let faults: Vec<String> = rules
         .iter()
-        .flat_map(|rule| faults(&rule.expr, &exported))
+        .flat_map(|rule| faults(&rule.expr, exported))
         .collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     for rule in rules {
@@ -124,18 +140,17 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-#[test]
-fn shipped_dashboard_asks_for_metrics_that_there_are() {
-    let text = std::fs::read_to_string(shipped("dashboards/firn.json")).unwrap();
+/// Checks that the expressions of a dashboard are valid, and use `exported` metrics.
+fn check_dashboard(file: &str, exported: &Metrics) {
+    let text = std::fs::read_to_string(shipped(file)).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let mut all = Vec::new();
     expressions(&dashboard, &mut all);
     assert!(all.len() > 20);
-    let exported = exported();
     let faults: Vec<String> = all
         .iter()
         .map(|text| text.replace("$__rate_interval", "5m"))
-        .flat_map(|text| faults(&text, &exported))
+        .flat_map(|text| faults(&text, exported))
         .collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let mut ids: Vec<i64> = dashboard["panels"]
@@ -147,4 +162,18 @@ fn shipped_dashboard_asks_for_metrics_that_there_are() {
     let count = ids.len();
     ids.dedup();
     assert_eq!(ids.len(), count, "panels share an id");
+}
+
+#[test]
+fn shipped_alerts_and_dashboard_use_metrics_of_a_server() {
+    let exported = exported();
+    check_alerts("alerts/firn.yml", 11, &exported);
+    check_dashboard("dashboards/firn.json", &exported);
+}
+
+#[test]
+fn shipped_alerts_and_dashboard_of_a_cluster_use_metrics_of_a_node() {
+    let exported = exported_by_node();
+    check_alerts("alerts/cluster.yml", 5, &exported);
+    check_dashboard("dashboards/cluster.json", &exported);
 }

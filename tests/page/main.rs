@@ -2,6 +2,8 @@
 // A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod canned_node;
+mod cluster;
 #[path = "../harness/mod.rs"]
 // Each test program uses a part of the harness.
 #[allow(dead_code)]

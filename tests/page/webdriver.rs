@@ -61,6 +61,11 @@ impl Browser {
         self.post("/url", json!({"url": address}));
     }
 
+    /// Sets the size of the window in pixels.
+    pub fn resize(&self, width: u32, height: u32) {
+        self.post("/window/rect", json!({"width": width, "height": height}));
+    }
+
     /// Clicks on the element like a mouse.
     pub fn click(&self, selector: &str) {
         self.post(

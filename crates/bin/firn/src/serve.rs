@@ -336,6 +336,7 @@ impl StartingServer {
             replaying: options.replaying.clone(),
             store: opened.clone(),
             quit,
+            cluster: None,
         })?;
         let page = ExternalUrlSource::from_external_url(&parts.web, &settings.external_url);
         let app = ServerApp::new(parts);

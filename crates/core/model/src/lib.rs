@@ -36,6 +36,7 @@ pub mod access;
 pub mod batch;
 pub mod budget;
 pub mod cancel;
+pub mod cluster_status;
 pub mod columns;
 pub mod damage;
 pub mod env;

@@ -8,6 +8,7 @@ use crate::admission::limits::ServerLimits;
 use firn_ingest::Pipeline;
 use firn_ingest::targets::{DiscoveredAlertmanagers, ScrapePoolView};
 use firn_model::budget::Budget;
+use firn_model::cluster_status::ClusterStatus;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
@@ -73,6 +74,9 @@ pub struct AppParts {
     pub collectors: Vec<Arc<dyn Collect>>,
     /// Implementation of `/-/reload` and `/-/quit`; `None` without `--web.enable-lifecycle`.
     pub lifecycle: Option<Lifecycle>,
+    /// State and control of this node of a cluster; `None` on a single server. Works before the
+    /// store is open.
+    pub cluster: Option<ClusterControl>,
     /// True if administrative requests such as snapshots are allowed (`--web.enable-admin-api`).
     pub is_admin_enabled: bool,
     /// True if the server stores nothing, so that queries are rejected (`--agent`).
@@ -301,6 +305,17 @@ pub struct Lifecycle {
     /// Requests the termination of the process and returns immediately. Returns false if it is
     /// already terminating.
     pub quit: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// State and control of the node of a cluster that this server is.
+#[derive(Clone)]
+pub struct ClusterControl {
+    /// Returns the state of the cluster. May block; never called on async threads.
+    pub status: Provider<ClusterStatus>,
+    /// Starts to hand off all partitions and to take over none (true), or ends that (false).
+    /// Returns before the hand-off is complete; `status` reports its progress. A repeated call has
+    /// no effect. May block; never called on async threads.
+    pub drain: Arc<dyn Fn(bool) -> Result<(), Error> + Send + Sync>,
 }
 
 /// Stops a running CPU profile and returns it in pprof's format. Called on a thread that may block.

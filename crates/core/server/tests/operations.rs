@@ -272,6 +272,7 @@ async fn page_is_served_under_a_strict_policy() {
         "/status",
         "/agent",
         "/tsdb-status",
+        "/cluster",
         "/config",
         "/flags",
         "/assets/app.js",

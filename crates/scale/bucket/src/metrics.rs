@@ -89,6 +89,7 @@ pub struct BucketMetrics {
     operations: [Operations; BucketOp::ALL.len()],
     pub(crate) in_flight: Gauge,
     pub(crate) bytes_in_flight: Gauge,
+    refused: Gauge,
 }
 
 #[derive(Debug, Default)]
@@ -121,6 +122,11 @@ impl BucketMetrics {
     /// Counts the second attempt of an operation.
     pub(crate) fn hedged(&self, op: BucketOp) {
         self.operations[op as usize].hedges.inc();
+    }
+
+    /// Records that the store failed the test of conditional creations. Lasts until the process ends.
+    pub fn set_refused(&self) {
+        self.refused.set(1);
     }
 
     fn each<'m>(
@@ -180,6 +186,12 @@ impl Collect for BucketMetrics {
             "Bytes of objects reserved by running operations of the bucket.",
             &[],
             MetricValue::Gauge(self.bytes_in_flight.get() as f64),
+        );
+        sink.metric(
+            "firn_bucket_refused",
+            "1 after the store failed the test of conditional creations: writes are rejected.",
+            &[],
+            MetricValue::Gauge(self.refused.get() as f64),
         );
     }
 }

@@ -1,9 +1,13 @@
 //! The commands of `firn cluster`: `check` tests whether an object store can carry the log of a
-//! cluster, `audit` tests whether the objects of a cluster fit each other.
+//! cluster, `audit` tests whether the objects of a cluster fit each other, `status` and `drain`
+//! show and control running nodes.
 //!
-//! The exit code is 0 if the store passed or the objects fit, 1 if not or if the test could not
-//! finish, and 2 if the URL or the settings are invalid. `check` removes the objects that it
-//! creates; `audit` only reads.
+//! The exit code is 0 if the store passed, the objects fit, the cluster is sound or the node drains,
+//! 1 if not or if the command could not finish, and 2 if the URL or the settings are invalid.
+//! `check` removes the objects that it creates; `audit` and `status` only read.
+
+mod node_request;
+mod status_report;
 
 use super::arguments::NOT_UNDERSTOOD;
 use crate::console;
@@ -51,11 +55,11 @@ pub fn command() -> Command {
         .arg(url)
         .arg(config);
     Command::new("cluster")
-        .about("Tools for the object store of a cluster")
+        .about("Show, drain and check a cluster and its object store")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(check)
-        .subcommand(audit)
+        .subcommands([check, audit])
+        .subcommands(node_request::commands())
 }
 
 /// Runs `firn cluster` with the parsed arguments `matches` and returns its exit code.
@@ -65,6 +69,8 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     };
     let outcome = match name {
         "audit" => audit(arguments),
+        "drain" => node_request::drain(arguments),
+        "status" => node_request::show_status(arguments),
         _ => check(arguments),
     };
     match outcome {
@@ -84,7 +90,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
             console::err(&format!("firn cluster {name}: start: {error}"));
             ExitCode::FAILURE
         }
-        Err(ClusterCommandFailure::Bucket(error)) => {
+        Err(ClusterCommandFailure::Bucket(error) | ClusterCommandFailure::Node(error)) => {
             console::err(&format!("firn cluster {name}: {error}"));
             ExitCode::FAILURE
         }
@@ -99,6 +105,8 @@ enum ClusterCommandFailure {
     Process(std::io::Error),
     /// The bucket does not answer, or contains no cluster.
     Bucket(String),
+    /// The node does not answer, rejects the request, or is in no cluster.
+    Node(String),
 }
 
 /// Returns the URL and the options of the arguments `url` and `config`.

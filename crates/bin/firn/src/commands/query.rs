@@ -13,7 +13,7 @@ use super::client::{CommandClient, CommandClientError, Params, http_config, http
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use client::ApiError;
-pub(super) use client::post;
+pub(super) use client::{get, post};
 use firn_mirror::api::label_values;
 use firn_model::go_time::parse_rfc3339;
 use firn_model::units::parse_duration;

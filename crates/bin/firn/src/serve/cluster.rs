@@ -135,6 +135,7 @@ impl ClusterMember {
     /// `node` accept no write after a failed test.
     pub fn watch_store(&self, node: &Arc<ClusterNode>, env: &Env) -> JoinSet<()> {
         let (bucket, node, env) = (self.bucket.clone(), node.clone(), env.clone());
+        let metrics = self.metrics.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut interval = tokio::time::interval(CANARY_INTERVAL);
@@ -156,6 +157,7 @@ impl ClusterMember {
                             reason,
                             "the store cannot carry the log: writes are rejected"
                         );
+                        metrics.set_refused();
                         node.stop_writes(&format!("the store cannot carry the log: {reason}"));
                         return;
                     }

@@ -21,7 +21,9 @@ use firn_model::shares::BudgetShares;
 use firn_model::trace::Tracer;
 use firn_server::ServerLimits;
 use firn_server::engine::PromqlEngine;
-use firn_server::parts::{AppParts, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings};
+use firn_server::parts::{
+    AppParts, ClusterControl, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings,
+};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -71,6 +73,8 @@ pub struct AppPartsInputs<'a> {
     pub store: Arc<OnceLock<Arc<PartitionedStore>>>,
     /// Channel for HTTP requests to `/-/quit`, which end the process.
     pub quit: mpsc::Sender<()>,
+    /// State and control of this node of a cluster; `None` on a single server.
+    pub cluster: Option<ClusterControl>,
 }
 
 /// Builds the parts of the server. Fails if flags are invalid or exclude each other.
@@ -88,6 +92,7 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
         replaying,
         store,
         quit,
+        cluster,
     } = sources;
     let settings = &line.settings;
     let has = |feature| settings.has_feature(feature);
@@ -131,6 +136,7 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
             reload: Arc::new(move || reload.reload()),
             quit: Arc::new(move || quit.try_send(()).is_ok()),
         }),
+        cluster,
         is_admin_enabled: settings.enable_admin_api,
         is_agent: settings.is_agent,
         profiler: Some(Arc::new(ProcessProfiler)),

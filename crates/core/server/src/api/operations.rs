@@ -1,5 +1,5 @@
-//! Endpoints for operators and orchestrators: health, readiness, metrics, reload, quit and
-//! profiles. Responses are plain text, with upstream's messages where it has some.
+//! Endpoints for operators and orchestrators: health, readiness, metrics, reload, quit,
+//! drain and profiles. Responses are plain text, with upstream's messages where it has some.
 
 use super::call::not_ready;
 use super::form::RequestForm;
@@ -27,6 +27,13 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Maximum duration of a CPU profile in seconds, because its samples are kept in memory.
 const PROFILE_SECONDS_MAX: u64 = 300;
+
+/// Response to a request to drain the node.
+const DRAINING: &str =
+    "Draining: this node hands off its partitions and takes over none until POST /-/undrain.\n";
+
+/// Response to a request that ends a drain.
+const UNDRAINED: &str = "Not draining: this node takes over partitions again.\n";
 
 fn text(status: StatusCode, text: &str) -> Response {
     let mut response = Response::new(Body::from(text.to_owned()));
@@ -120,6 +127,33 @@ pub(crate) async fn quit(app: ServerApp, request: Request) -> Response {
         }
         Ok(_) => text(StatusCode::OK, "Termination already in progress."),
         Err(failure) => failure.into_plain(),
+    }
+}
+
+/// Starts to hand off the partitions of this node. Available while the server starts.
+pub(crate) async fn drain(app: ServerApp, request: Request) -> Response {
+    set_draining(&app, request.headers(), true).await
+}
+
+/// Lets this node lead partitions again. Available while the server starts.
+pub(crate) async fn undrain(app: ServerApp, request: Request) -> Response {
+    set_draining(&app, request.headers(), false).await
+}
+
+async fn set_draining(app: &ServerApp, headers: &HeaderMap, is_draining: bool) -> Response {
+    if let Err(failure) = lifecycle(app, headers) {
+        return failure.into_plain();
+    }
+    let Some(cluster) = &app.parts.cluster else {
+        let message = "this server is not a node of a cluster: firn.cluster is not set";
+        let cause = FailureCause::Execution(ErrorKind::NotFound);
+        return ApiFailure::new(cause, message).into_plain();
+    };
+    let drain = cluster.drain.clone();
+    match background(app, move || drain(is_draining)).await {
+        Ok(()) if is_draining => text(StatusCode::OK, DRAINING),
+        Ok(()) => text(StatusCode::OK, UNDRAINED),
+        Err(e) => ApiFailure::execution(e).into_plain(),
     }
 }
 

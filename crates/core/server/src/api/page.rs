@@ -88,7 +88,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// Title in the file, which the configured one replaces. The scripts read the name from it.
 const TITLE: &str = "<title>Firn</title>";
 
-/// Link before which the link to the operator's own page is inserted.
+/// Link before which further links are inserted: to the page of the cluster, and to the operator's
+/// own page.
 const LAST_LINK: &str = r#"<a href="metrics">"#;
 
 /// Returns the main page with the configured title and links. All paths of the UI return the same
@@ -96,10 +97,13 @@ const LAST_LINK: &str = r#"<a href="metrics">"#;
 pub(crate) async fn index(app: ServerApp, request: Request) -> Response {
     let web = app.parts.web.clone();
     let own = spawn_blocking(move || own_page(&web)).await;
-    let link = match own.ok().flatten() {
-        Some(path) => format!("<a href=\"{path}\">Consoles</a>\n      {LAST_LINK}"),
-        None => LAST_LINK.to_owned(),
-    };
+    let of_cluster = app.parts.cluster.as_ref().map(|_| ("cluster", "Cluster"));
+    let of_operator = own.ok().flatten().map(|path| (path, "Consoles"));
+    let added = of_cluster.into_iter().chain(of_operator);
+    let mut link: String = added
+        .map(|(path, name)| format!("<a href=\"{path}\">{name}</a>\n      "))
+        .collect();
+    link.push_str(LAST_LINK);
     let title = format!("<title>{}</title>", escaped(&app.parts.web.page_title));
     let text = INDEX.text.replace(TITLE, &title).replace(LAST_LINK, &link);
     serve(INDEX.content_type, text.into(), &request)

@@ -41,7 +41,8 @@ pub(crate) async fn run_and_respond<T: Serialize>(
     Ok(call.json(document.await?))
 }
 
-fn json_document(data: &impl Serialize) -> Result<Bytes, ApiFailure> {
+/// Returns `data` in the envelope of a successful response, encoded on the calling thread.
+pub(super) fn json_document(data: &impl Serialize) -> Result<Bytes, ApiFailure> {
     let data = serde_json::to_vec(data).map_err(|e| ApiFailure::internal(e.to_string()))?;
     let data = escape_html(data);
     Ok(document(&data, &ResponseAnnotations::default()).into())

@@ -1,6 +1,7 @@
 //! The table of routes: path, methods, scope, visible data, parameters and documentation. The
 //! router, the OpenAPI document and `docs/api.md` are generated from it.
 
+mod operations;
 mod pages;
 mod profiles;
 
@@ -11,9 +12,9 @@ use super::route::{
 };
 use crate::access::ResponseVisibility;
 use crate::api::{
-    admin, alertmanagers, blocks, discards, exemplars, features, federate, import, metadata,
-    notifications, operations, otlp, query, read, rule_editor, rules, search, self_metrics, series,
-    status, targets, write,
+    admin, alertmanagers, blocks, cluster, discards, exemplars, features, import, metadata,
+    notifications, otlp, query, read, rule_editor, rules, search, self_metrics, series, status,
+    targets, write,
 };
 use crate::metrics::ServerEndpoint;
 use ParamKind::{Count, Duration, Flag, Text, Texts, Time};
@@ -52,7 +53,7 @@ pub(crate) const SECTIONS: [RouteSection; 11] = [
     section("Rules and alerts", "/api/v1", RULES),
     section("Status and administration", "/api/v1", STATUS),
     section("Editing rules over HTTP", "/config/v1/rules", RULE_EDITOR),
-    section("Operations", "", OPERATIONS),
+    section("Operations", "", operations::OPERATIONS),
     section("Profiles", "", profiles::PROFILES),
     section("Web interface", "", pages::OWN),
     section("Pages and files of the operator", "", pages::OF_OPERATOR),
@@ -554,6 +555,13 @@ const STATUS: &[ApiRoute] = &[
         "Returns the progress of the WAL replay: the records `min` to `max` and the `current` one.",
     ),
     ApiRoute::new(
+        "/status/cluster",
+        state(ServerEndpoint::Status),
+        |m| plain(m, cluster::cluster),
+        "Returns the nodes and partitions of the cluster as this node sees them. Works during the \
+         start.",
+    ),
+    ApiRoute::new(
         "/status/discards",
         state(ServerEndpoint::Status),
         |m| api(m, discards::discards),
@@ -680,88 +688,4 @@ const RULE_EDITOR: &[ApiRoute] = &[
         |m| plain(m, rule_editor::rules),
         "Deletes a rule group.",
     ),
-];
-
-const OPERATIONS: &[ApiRoute] = &[
-    ApiRoute::new(
-        "/federate",
-        mount_data(GET, ServerEndpoint::Federate),
-        |m| plain(m, federate::federate),
-        "Returns the newest sample of each matching series, for another server.",
-    )
-    .with_params(&[MATCH])
-    .answers(TEXT),
-    ApiRoute::new(
-        "/-/healthy",
-        open(GET, ServerEndpoint::Operations),
-        |m| plain(m, operations::healthy),
-        "Liveness check: 200 while the process runs.",
-    )
-    .answers(TEXT),
-    ApiRoute::new(
-        "/-/ready",
-        open(GET, ServerEndpoint::Operations),
-        |m| plain(m, operations::ready),
-        "Readiness check: 200 once the server accepts writes and queries see all acknowledged \
-         samples.",
-    )
-    .answers(TEXT),
-    ApiRoute::new(
-        "/-/reload",
-        open(GET, ServerEndpoint::Operations),
-        |m| plain(m, operations::only_post),
-        "Returns an error: use POST or PUT.",
-    )
-    .answers(TEXT),
-    ApiRoute::new(
-        "/-/reload",
-        mount(
-            POST_PUT,
-            ServerEndpoint::Operations,
-            AccessScope::Admin,
-            ResponseVisibility::Whole,
-        ),
-        |m| plain(m, operations::reload),
-        "Reloads the configuration. Requires `--web.enable-lifecycle`.",
-    )
-    .answers(TEXT),
-    ApiRoute::new(
-        "/-/quit",
-        open(GET, ServerEndpoint::Operations),
-        |m| plain(m, operations::only_post),
-        "Returns an error: use POST or PUT.",
-    )
-    .answers(TEXT),
-    ApiRoute::new(
-        "/-/quit",
-        mount(
-            POST_PUT,
-            ServerEndpoint::Operations,
-            AccessScope::Admin,
-            ResponseVisibility::Whole,
-        ),
-        |m| plain(m, operations::quit),
-        "Stops the process. Requires `--web.enable-lifecycle`.",
-    )
-    .answers(TEXT),
-    ApiRoute::new(
-        "/metrics",
-        state(ServerEndpoint::Metrics),
-        |m| plain(m, operations::metrics),
-        "Firn's own metrics.",
-    )
-    .answers(TEXT),
-    ApiRoute::new(
-        "/version",
-        open(GET, ServerEndpoint::Operations),
-        |m| plain(m, operations::version),
-        "Returns version and build information.",
-    ),
-    ApiRoute::new(
-        "/openapi.yaml",
-        open(GET, ServerEndpoint::Status),
-        |m| plain(m, documents::openapi),
-        "Returns this API as an OpenAPI document.",
-    )
-    .answers(YAML),
 ];

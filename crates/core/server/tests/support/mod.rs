@@ -545,6 +545,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             reload: Arc::new(|| Err("line 3: <bad>".into())),
             quit: Arc::new(move || quits.fetch_add(1, Ordering::SeqCst) == 0),
         }),
+        cluster: None,
         is_admin_enabled: true,
         is_agent: false,
         profiler: None,

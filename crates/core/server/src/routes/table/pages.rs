@@ -26,6 +26,7 @@ pub(super) const OWN: &[ApiRoute] = &[
     page_at("/status", "Version and runtime information."),
     page_at("/agent", "The same page, at the path of Prometheus agents."),
     page_at("/tsdb-status", "Statistics of the head."),
+    page_at("/cluster", "Nodes and partitions of the cluster."),
     page_at("/config", "The active configuration."),
     page_at("/flags", "The flags and their values."),
     ApiRoute::new(
