@@ -19,6 +19,7 @@
 
 mod join;
 mod log_timer;
+mod metrics;
 pub(crate) mod partition;
 mod slots;
 mod strong_select;
@@ -26,6 +27,7 @@ mod strong_select;
 mod tests;
 
 pub use join::{JoinError, JoinOptions, join_cluster, read_format};
+pub use metrics::TakeoverMetrics;
 pub use strong_select::StrongSelect;
 
 use crate::cluster_format::ClusterFormat;
@@ -84,6 +86,7 @@ pub struct ClusterNode {
     slots: Mutex<PartitionSlots>,
     open: Arc<StoreSet>,
     timer: LogTimer,
+    takeovers: Arc<TakeoverMetrics>,
 }
 
 impl ClusterNode {
@@ -114,6 +117,7 @@ impl ClusterNode {
             slots: Mutex::new(PartitionSlots::new(partitions)),
             open: Arc::new(StoreSet::new(partitions)),
             timer,
+            takeovers: Arc::default(),
         })
     }
 
@@ -142,7 +146,7 @@ impl ClusterNode {
         let mut slots = lock(&self.slots);
         if slots.may_take_over(partition) {
             let log = self.begin_log(partition);
-            slots.begin(partition, log);
+            slots.begin(partition, log, self.now());
         }
     }
 
@@ -159,7 +163,8 @@ impl ClusterNode {
     /// partition. Blocks during the replay, for as long as the bucket does not answer. Returns
     /// `None` if no takeover is under way. One thread calls this at a time.
     pub fn open_next(&self) -> Option<(PartitionId, Result<(), Error>)> {
-        let (partition, log) = lock(&self.slots).next_to_open()?;
+        let (partition, log, since) = lock(&self.slots).next_to_open()?;
+        let begin = self.now();
         let steps = StoreSteps {
             node: self,
             partition,
@@ -170,6 +175,8 @@ impl ClusterNode {
             Ok((log, store)) => {
                 self.open.insert(partition, store);
                 slots.lead(partition, log);
+                self.takeovers.wait.observe(begin.saturating_sub(since));
+                self.takeovers.replay.observe(self.now().saturating_sub(begin));
                 (partition, Ok(()))
             }
             Err(error) => {
@@ -220,6 +227,15 @@ impl ClusterNode {
     /// Returns the reason for which the last claim of each partition ended, where there is one.
     pub fn last_faults(&self) -> Vec<(PartitionId, String)> {
         lock(&self.slots).faults()
+    }
+
+    /// Returns the durations of takeovers.
+    pub fn takeover_metrics(&self) -> Arc<TakeoverMetrics> {
+        self.takeovers.clone()
+    }
+
+    fn now(&self) -> Duration {
+        (self.options.clock)()
     }
 
     /// Returns the settings of the cluster.

@@ -70,6 +70,11 @@ impl BucketLog {
         lock(&self.0.state).ledger.epoch
     }
 
+    /// Returns the wall-clock time of the last COMMIT that this process wrote, in milliseconds.
+    pub fn last_commit_ms(&self) -> Option<i64> {
+        lock(&self.0.state).last_commit_ms
+    }
+
     /// Returns the reason for which this process does not write the log any more, if it does not.
     pub fn ended(&self) -> Option<String> {
         match &lock(&self.0.state).phase {

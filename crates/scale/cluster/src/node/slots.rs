@@ -15,6 +15,7 @@ use firn_model::log::DurableLog;
 use firn_model::store::Append;
 use firn_model::tenant::TenantId;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// The phase of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,8 @@ struct PartitionSlot {
 /// The partitions of a cluster in one node.
 pub(super) struct PartitionSlots {
     slots: Vec<PartitionSlot>,
-    to_open: VecDeque<PartitionId>,
+    /// Takeovers whose stores are not open, with the instants at which they began.
+    to_open: VecDeque<(PartitionId, Duration)>,
     is_stopped: bool,
 }
 
@@ -69,14 +71,14 @@ impl PartitionSlots {
         !self.is_stopped && self.phase(partition) == SlotPhase::Idle
     }
 
-    /// Begins a takeover with a log whose FENCE is under way.
-    pub(super) fn begin(&mut self, partition: PartitionId, log: BucketLog) {
+    /// Begins a takeover `now`, with a log whose FENCE is under way.
+    pub(super) fn begin(&mut self, partition: PartitionId, log: BucketLog, now: Duration) {
         assert!(self.may_take_over(partition), "{partition} is claimed");
         let slot = self.slot(partition);
         slot.phase = SlotPhase::Opening;
         slot.log = Some(log);
         slot.fault = None;
-        self.to_open.push_back(partition);
+        self.to_open.push_back((partition, now));
     }
 
     /// Sets the log of a takeover that began again.
@@ -87,11 +89,11 @@ impl PartitionSlots {
         self.slot(partition).log = Some(log.clone());
     }
 
-    /// Returns the partition to open next, with its log.
-    pub(super) fn next_to_open(&mut self) -> Option<(PartitionId, BucketLog)> {
-        let partition = self.to_open.pop_front()?;
+    /// Returns the partition to open next, with its log and the begin of its takeover.
+    pub(super) fn next_to_open(&mut self) -> Option<(PartitionId, BucketLog, Duration)> {
+        let (partition, since) = self.to_open.pop_front()?;
         let log = self.slot(partition).log.clone();
-        Some((partition, log.expect("an opening partition has a log")))
+        Some((partition, log.expect("an opening partition has a log"), since))
     }
 
     /// Ends a takeover: this node leads.
