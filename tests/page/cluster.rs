@@ -11,7 +11,7 @@ const PARTITIONS: &str = "return [...document.querySelectorAll('.part:nth-of-typ
 
 fn status(last_state: &str, fault: Option<&str>) -> Value {
     let mut second = json!({
-        "partition": 1, "epoch": 2, "state": last_state, "position": 9, 
+        "partition": 1, "epoch": 2, "state": last_state, "position": 9,
     });
     if let Some(fault) = fault {
         second["fault"] = json!(fault);
