@@ -1,8 +1,9 @@
 //! Reading and writing of integers, floats and byte strings, shared by all frames.
 //!
 //! Integers are varints of up to 64 bits; signed ones are zigzag encoded. Floats are eight bytes,
-//! little endian, so that every bit of a NaN is kept. Invariant: [`PeerFrameReader`] never reads beyond
-//! its bytes, and a count is checked against the remaining bytes before memory is allocated for it.
+//! little endian, so that every bit of a NaN is kept. Invariant: [`PeerFrameReader`] never reads
+//! beyond its bytes, and a count is checked against the remaining bytes before memory is allocated
+//! for it.
 
 use firn_model::error::{Error, ErrorKind};
 

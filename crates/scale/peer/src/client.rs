@@ -53,6 +53,9 @@ const CONNECTIONS: usize = 2;
 /// Maximum duration of a connection attempt, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The message of a status with which tonic ends a request after its timeout, at either end.
+const TIMEOUT_TEXT: &str = "Timeout expired";
+
 /// The interval in which an idle connection is checked, and the time for the reply.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -351,6 +354,10 @@ impl PeerClient {
         };
         let answer = match tokio::time::timeout(timeout, calling).await {
             Err(_) => return Err(self.timeout_failure(timeout)),
+            // Both ends of the connection count the time, too.
+            Ok(Err(status)) if status.message().contains(TIMEOUT_TEXT) => {
+                return Err(self.timeout_failure(timeout));
+            }
             Ok(Err(status)) => return Err(self.status_failure(&status)),
             Ok(Ok(response)) => response.into_inner(),
         };

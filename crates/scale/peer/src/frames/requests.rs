@@ -4,8 +4,8 @@
 //! kind u8 | timeout ms | budget bytes | fields of the kind
 //! ```
 //!
-//! The first request of a selection is [`PeerReadRequest::Open`]; columns, labels and samples refer to
-//! the open selection of the stream. Matchers travel as text and are compiled by the receiver.
+//! The first request of a selection is [`PeerReadRequest::Open`]; columns, labels and samples refer
+//! to the open selection of the stream. Matchers travel as text and are compiled by the receiver.
 
 use crate::bytes::{
     MalformedFrame, PeerFrameReader, push_count, push_option, push_prefixed, push_varint,

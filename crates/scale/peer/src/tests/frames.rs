@@ -132,6 +132,7 @@ fn append_frame_leaves_out_rejected_series_and_keeps_their_numbers() {
     let mut decoded = Batch::default();
     decode_append(encoded.frame(), &mut decoded).expect("an encoded frame");
     read_all_labels(&mut decoded);
+    read_all_labels(&mut batch);
     assert_eq!(describe_batch(&decoded), describe_batch(&batch));
 }
 

@@ -123,11 +123,15 @@ fn selections_at_a_peer_equal_those_of_its_store() {
             let local = store.select(request).expect("a selection");
             assert_eq!(query.series.found(), 2 * counted);
             compare(&*local, &*remote, 1 + rng.next_below(50) as usize);
+            drop((local, remote));
+            assert_eq!(query.budget.used_bytes(), 0);
             let remote = client
                 .select_labels(&scope(), request)
                 .expect("a selection");
             let local = store.select_labels(request).expect("a selection");
             assert_eq!(all_labels(&*remote), all_labels(&*local));
+            drop((local, remote));
+            assert_eq!(query.budget.used_bytes(), 0);
             let names = client.label_names(&scope(), request).expect("names");
             assert_eq!(Ok(names), store.label_names(request));
             for name in ["instance", "absent"] {
@@ -136,8 +140,6 @@ fn selections_at_a_peer_equal_those_of_its_store() {
                     .expect("values");
                 assert_eq!(Ok(values), store.label_values(name, request));
             }
-            drop((remote, local));
-            assert_eq!(query.budget.used_bytes(), 0);
         }
     });
 }
