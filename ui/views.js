@@ -157,7 +157,7 @@ function memberRow(status, node) {
 
 function partitionRow(status, partition) {
   const since = (time) => (time === undefined ? "–" : age((status.time - time) / 1000));
-  const { leader, firstChoice, series, logBytes } = partition;
+  const { leader, series, logBytes } = partition;
   return [
     element("b", {}, String(partition.partition)),
     leader ?? element("span", { class: "trouble" }, "none"),
@@ -168,7 +168,6 @@ function partitionRow(status, partition) {
     logBytes === undefined ? "–" : formatNumber(logBytes, "bytes"),
     since(partition.cutTime),
     since(partition.lastCommitTime),
-    firstChoice ?? "–",
   ];
 }
 
@@ -184,7 +183,7 @@ async function cluster() {
   const draining = status.draining ? [" ", badge("draining")] : [];
   const memberHeads = ["Node", "Address", "State", "Last answer", "Partitions led", "Version"];
   const partitionHeads = ["Partition", "Leader", "State", "Epoch", "Records", "Series", "Log", "Blocks end",
-    "Last commit", "First choice"];
+    "Last commit"];
   return [
     element("p", {}, seenBy, ...draining, " ", element("a", { href: "api/v1/status/cluster" }, "as JSON")),
     section(`Nodes (${alive} of ${nodes.length} answer)`, table(memberHeads, nodes.map((node) => memberRow(status, node)))),

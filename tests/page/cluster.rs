@@ -11,7 +11,7 @@ const PARTITIONS: &str = "return [...document.querySelectorAll('.part:nth-of-typ
 
 fn status(last_state: &str, fault: Option<&str>) -> Value {
     let mut second = json!({
-        "partition": 1, "epoch": 2, "state": last_state, "position": 9, "firstChoice": "b",
+        "partition": 1, "epoch": 2, "state": last_state, "position": 9, 
     });
     if let Some(fault) = fault {
         second["fault"] = json!(fault);
@@ -27,7 +27,7 @@ fn status(last_state: &str, fault: Option<&str>) -> Value {
         ],
         "partitions": [
             {"partition": 0, "leader": "a", "epoch": 3, "state": "leading", "position": 42,
-             "firstChoice": "a", "series": 1500, "cutTime": 1_000_000,
+             "series": 1500, "cutTime": 1_000_000,
              "lastCommitTime": 9_990_000, "logBytes": 2048},
             second,
         ],

@@ -43,7 +43,9 @@ use crate::version;
 use address::{ExternalUrlSource, announce};
 use agent::DiscardingStore;
 use aggregating::AggregationConfigurator;
+use backend::ClusterBackendParts;
 use cluster::ClusterMember;
+use cluster::peers::PeerMembership;
 use error::ServeError;
 use firn_cluster::node::ClusterNode;
 use firn_cluster::partitions::store::PartitionedStore;
@@ -57,6 +59,7 @@ use firn_http_client::ConnectionSlots;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
+use firn_model::metrics::Collect;
 use firn_model::shares::BudgetShares;
 use firn_model::store::Append;
 use firn_model::trace::Tracer;
@@ -69,7 +72,7 @@ use firn_storage::store::StoreOptions;
 use listen::HttpServerTasks;
 use locks::{WebConfigHolder, wrap_server};
 use notify::{Notifier, NotifierFlags, NotifierSettings};
-use opened_data::{OpenedData, open_data, take_folder};
+use opened_data::{OpenedData, close_data, open_data, take_folder};
 use parts::AppPartsInputs;
 use reading::RemoteReadStore;
 use rules::{RuleDependencies, RuleFlags, RuleManager};
@@ -181,6 +184,7 @@ struct ShutdownSequence {
     sending: Arc<RemoteWriteManager>,
     spans: Arc<SpanExportManager>,
     store: Arc<PartitionedStore>,
+    peers: Option<PeerMembership>,
 }
 
 impl ShutdownSequence {
@@ -209,6 +213,7 @@ impl ShutdownSequence {
             sending,
             spans,
             store,
+            peers,
         } = self;
         scraping.stop_all().await;
         rules.stop().await;
@@ -217,12 +222,12 @@ impl ShutdownSequence {
         sending.stop().await;
         spans.stop().await;
         pipeline.log_remaining_rejections();
-        let closed = spawn_blocking(move || {
+        spawn_blocking(move || {
             aggregating::finish(&pipeline);
             metadata::store_if_due(&pipeline, true);
-            store.close()
-        });
-        closed.await?.map_err(ServeError::Close)
+        })
+        .await?;
+        close_data(peers, store).await?.map_err(ServeError::Close)
     }
 }
 
@@ -321,7 +326,7 @@ impl StartingServer {
         let opened = Arc::new(OnceLock::new());
         // One pending request to quit is enough. A second one does not fit into the channel.
         let (quit, quitting) = mpsc::channel(1);
-        let member = ClusterMember::open_if_set(&running.config())?;
+        let member = ClusterMember::open_if_set(&running.config(), settings, &env)?;
         let (tracer, spans) = begin_spans(&env, &running.config());
         let parts = parts::build(AppPartsInputs {
             line,
@@ -336,7 +341,7 @@ impl StartingServer {
             replaying: options.replaying.clone(),
             store: opened.clone(),
             quit,
-            cluster: None,
+            cluster: member.as_ref().map(ClusterMember::control),
         })?;
         let page = ExternalUrlSource::from_external_url(&parts.web, &settings.external_url);
         let app = ServerApp::new(parts);
@@ -374,8 +379,10 @@ impl StartingServer {
 
     /// Opens the store, serves until a signal or a request ends the process, and closes the store.
     async fn run(mut self, dir: DataDir) -> Result<(), ServeError> {
-        let data = tokio::select! {
-            opened = open_data(self.member.as_ref(), dir, &self.env, &self.options) => opened?,
+        let member = self.member.as_ref();
+        let opening = open_data(member, dir, &self.env, &self.options, &self.memory);
+        let (mut data, _scratch) = tokio::select! {
+            opened = opening => opened?,
             () = self.signals.stop() => return Ok(()),
         };
         let store = data.store.clone();
@@ -393,6 +400,9 @@ impl StartingServer {
             places.clone(),
         ));
         metadata::set_metadata_sources(&store, &sending, &pipeline, &scraping);
+        if let Some(peers) = &data.peers {
+            peers.set_metadata_sources(&pipeline, &scraping);
+        }
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.scrapes_itself() {
             scraping::apply(&scraping, &self.running.config());
@@ -404,7 +414,7 @@ impl StartingServer {
             env: self.env.clone(),
             store: store.clone(),
             local: data.reads.clone(),
-            bucket: self.member.as_ref().map(ClusterMember::metrics),
+            cluster: self.cluster_reads(&data),
             pipeline: pipeline.clone(),
             scraping: scraping.clone(),
             rules: rules.clone(),
@@ -440,6 +450,7 @@ impl StartingServer {
             sending,
             spans: self.spans,
             store,
+            peers: data.peers.take(),
         };
         stopping.stop_unless(self.signals).await
     }
@@ -504,8 +515,21 @@ impl StartingServer {
     fn own_instance(&self) -> String {
         match &self.member {
             None => format!("localhost:{}", self.servers.first_port()),
-            Some(member) => member.name(),
+            Some(member) => member.name().to_owned(),
         }
+    }
+
+    /// Returns the reads and metrics of a cluster, or `None` if the log is in the data folder.
+    fn cluster_reads(&self, data: &OpenedData) -> Option<ClusterBackendParts> {
+        let member = self.member.as_ref()?;
+        let mut collectors: Vec<Arc<dyn Collect>> = vec![member.metrics(), member.state_metrics()];
+        if let Some(peers) = &data.peers {
+            collectors.push(peers.metrics());
+        }
+        Some(ClusterBackendParts {
+            partial: data.partial.clone(),
+            collectors,
+        })
     }
 
     fn watch_bucket(&self, node: Option<&Arc<ClusterNode>>) -> JoinSet<()> {
@@ -602,7 +626,7 @@ impl StartingServer {
         loop {
             tokio::select! {
                 _ = tick.tick() => {
-                    if let Some(fault) = data.node.as_ref().and_then(|node| node.fault()) {
+                    if let Some(fault) = data.fault() {
                         return Err(ServeError::LostPartition(fault));
                     }
                     store.tick();

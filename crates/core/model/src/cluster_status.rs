@@ -79,8 +79,6 @@ pub struct PartitionStatus {
     pub state: PartitionPhase,
     /// Number of records in the log that are stored durably.
     pub position: u64,
-    /// Name of the node that leads the partition if all nodes are alive.
-    pub first_choice: Option<String>,
     /// Number of series in the head. `None` on nodes that do not lead the partition.
     pub series: Option<u64>,
     /// All samples before this time that were appended in order are in blocks. `None` on nodes that

@@ -114,6 +114,9 @@ pub struct Backend {
     /// Store for requests with `X-Firn-Consistency: eventual`, or `None` if all reads of this
     /// server include every acknowledged sample.
     pub eventual: Option<Arc<dyn Select>>,
+    /// Store for requests with `partial=true`, whose results may lack partitions of a cluster, each
+    /// with a warning. `None` if results are always complete.
+    pub partial: Option<Arc<dyn Select>>,
     /// Receives writes: validates, limits and appends samples.
     pub pipeline: Arc<Pipeline>,
     /// Returns the scrape pools with their targets, sorted by name.

@@ -63,6 +63,14 @@ pub struct Settings {
     pub agent_dir: PathBuf,
     /// `--web.listen-address`: listening addresses in the form `host:port`, at least one.
     pub listen: Vec<String>,
+    /// `--cluster.node`: name of this node of a cluster, if it replaces that of the config.
+    pub cluster_node: Option<String>,
+    /// `--cluster.listen-address`: listening address for other nodes, if it replaces that of the
+    /// config.
+    pub cluster_listen: Option<String>,
+    /// `--cluster.advertise-address`: address at which other nodes reach this node, if it replaces
+    /// that of the config.
+    pub cluster_advertise: Option<String>,
     /// `--web.config.file`: path of the web config, with TLS and authentication of the listener.
     pub web_config_file: Option<PathBuf>,
     /// `--web.read-timeout`: maximum time to read a request, and maximum idle time of a connection.

@@ -1,5 +1,6 @@
 //! The numbers and identifiers of a cluster's log, each as a type of its own.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The random identifier of a cluster, drawn when its bucket is initialised.
@@ -13,6 +14,7 @@ pub struct WriterId(pub u128);
 
 /// The number of a partition, from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Serialize, Deserialize)]
 pub struct PartitionId(pub u32);
 
 /// The number of a segment in the log of its partition, which is the last part of its key. The
@@ -38,6 +40,7 @@ impl SegmentSequence {
 /// The number of a leadership of a partition. Each FENCE has a higher one than all before it. Zero
 /// is before the first leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
 impl Epoch {

@@ -18,6 +18,7 @@ pub mod append;
 pub mod routing;
 pub mod select;
 pub mod store;
+pub mod store_set;
 
 mod joined_outcome;
 mod metric_sums;

@@ -1,7 +1,6 @@
 //! Connects the parts of the running server to the HTTP handlers, once the store is open.
 
 use crate::file_time;
-use firn_bucket::BucketMetrics;
 use firn_cluster::partitions::store::PartitionedStore;
 use firn_ingest::Pipeline;
 use firn_model::env::Env;
@@ -21,6 +20,15 @@ use super::running::ActiveConfig;
 use super::sending::RemoteWriteManager;
 use super::spans::SpanExportManager;
 
+/// Reads and metrics that only a cluster has. Other processes may write to its bucket, so that
+/// clients may choose reads that do not wait for a confirmation.
+pub struct ClusterBackendParts {
+    /// Reads that leave out partitions without an answer, if any is at another node.
+    pub partial: Option<Arc<dyn Select>>,
+    /// Metrics of the bucket, of the membership, and of requests between nodes.
+    pub collectors: Vec<Arc<dyn Collect>>,
+}
+
 /// Parts of the running server that a [`Backend`] is built from, created after the store was
 /// opened.
 pub struct BackendParts {
@@ -30,9 +38,8 @@ pub struct BackendParts {
     pub store: Arc<PartitionedStore>,
     /// Reads of the local samples, which include all that were acknowledged before.
     pub local: Arc<dyn Select>,
-    /// Metrics of the bucket that holds the log, if one does. Other processes may write to it, so
-    /// that clients may choose reads that do not wait for a confirmation.
-    pub bucket: Option<Arc<BucketMetrics>>,
+    /// Reads and metrics of a cluster, or `None` if the log is in the data folder.
+    pub cluster: Option<ClusterBackendParts>,
     /// Pipeline through which pushes and imports write to the store.
     pub pipeline: Arc<Pipeline>,
     /// Scrape targets and their states, for the API and for metrics.
@@ -60,9 +67,10 @@ pub fn backend(parts: BackendParts) -> Backend {
     let (env, kept) = (parts.env, parts.store.clone());
     let (notifier, scraping) = (parts.notifier.clone(), parts.scraping.clone());
     let eventual = parts
-        .bucket
+        .cluster
         .as_ref()
         .map(|_| -> Arc<dyn Select> { parts.store.clone() });
+    let partial = parts.cluster.as_ref().and_then(|c| c.partial.clone());
     let mut collectors: Vec<Arc<dyn Collect>> = vec![
         parts.store.clone(),
         parts.scraping.clone(),
@@ -73,8 +81,8 @@ pub fn backend(parts: BackendParts) -> Backend {
         parts.spans,
         parts.pipeline.aggregation_metrics(),
     ];
-    if let Some(bucket) = parts.bucket {
-        collectors.push(bucket);
+    if let Some(cluster) = parts.cluster {
+        collectors.extend(cluster.collectors);
     }
     Backend {
         active: parts.active,
@@ -95,6 +103,7 @@ pub fn backend(parts: BackendParts) -> Backend {
         store: parts.reading,
         local: parts.local,
         eventual,
+        partial,
         pipeline: parts.pipeline,
         scrape_pools: Arc::new(move || scraping.pool_views()),
         outside: parts.rules.outside_url(),

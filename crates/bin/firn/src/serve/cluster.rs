@@ -1,20 +1,33 @@
-//! A server whose log is in a bucket: it joins the cluster, leads its partitions, and watches the
-//! store.
+//! A server whose log is in a bucket: it joins the cluster, leads partitions alone or with its
+//! peers, and watches the store.
 //!
 //! Invariants: a bucket that does not answer delays the start, and ends a running server never. A
-//! server that another process replaced ends with an error. A store that stops honoring the
-//! condition of creations gets no write any more.
+//! server without peers that another process replaced ends with an error. A store that stops
+//! honoring the condition of creations gets no write any more.
+
+pub mod peers;
+mod status;
 
 use super::error::ServeError;
+use super::opened_data::{OpenedData, join_stores};
 use crate::process::host;
+use peers::PeerMembership;
+use status::ClusterStatusSource;
 use firn_bucket::{
     AwsEnvironment, Bucket, BucketMetrics, CheckOptions, ObjectStoreBucket, StoreVerdict, canary,
 };
 use firn_cluster::cluster_format::ClusterFormat;
-use firn_cluster::node::{ClusterNode, JoinError, JoinOptions, NodeOptions, join_cluster};
+use firn_cluster::ids::PartitionId;
+use firn_cluster::node::{
+    ClusterNode, JoinError, JoinOptions, NodeOptions, StrongSelect, join_cluster,
+};
+use firn_config::Settings;
 use firn_config::config::Config;
 use firn_config::config::cluster::ClusterSettings;
+use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
+use firn_model::metrics::Collect;
+use firn_server::parts::ClusterControl;
 use firn_storage::store::StoreOptions;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,16 +53,31 @@ pub struct ClusterMember {
     settings: ClusterSettings,
     bucket: Arc<dyn Bucket>,
     metrics: Arc<BucketMetrics>,
+    status: Arc<ClusterStatusSource>,
 }
 
 impl ClusterMember {
     /// Opens the bucket of the config, without a request. Runs on the current runtime. Returns
     /// `None` if the log is in the data folder.
-    pub fn open_if_set(config: &Config) -> Result<Option<Self>, ServeError> {
-        config.cluster.as_ref().map(Self::open).transpose()
+    pub fn open_if_set(
+        config: &Config,
+        flags: &Settings,
+        env: &Env,
+    ) -> Result<Option<Self>, ServeError> {
+        let Some(settings) = &config.cluster else {
+            return Ok(None);
+        };
+        let mut settings = settings.clone();
+        settings.replace_addresses(
+            flags.cluster_node.clone(),
+            flags.cluster_listen.clone(),
+            flags.cluster_advertise.clone(),
+        );
+        settings.check_listener().map_err(ServeError::Peers)?;
+        Self::open(settings, env).map(Some)
     }
 
-    fn open(settings: &ClusterSettings) -> Result<Self, ServeError> {
+    fn open(settings: ClusterSettings, env: &Env) -> Result<Self, ServeError> {
         let metrics = Arc::new(BucketMetrics::default());
         let bucket = ObjectStoreBucket::open(
             &settings.bucket,
@@ -58,10 +86,12 @@ impl ClusterMember {
             &Handle::current(),
             metrics.clone(),
         );
+        let name = settings.node.clone().unwrap_or_else(host::name);
         Ok(Self {
-            settings: settings.clone(),
+            settings,
             bucket: Arc::new(bucket.map_err(|e| ServeError::Join(JoinError::Bucket(e)))?),
             metrics,
+            status: Arc::new(ClusterStatusSource::new(name, env.clock.clone())),
         })
     }
 
@@ -70,23 +100,38 @@ impl ClusterMember {
         self.metrics.clone()
     }
 
-    /// Returns the name of this node: that of the config, else the host name.
-    pub fn name(&self) -> String {
-        self.settings.node.clone().unwrap_or_else(host::name)
+    /// Returns the metrics of the state of the cluster.
+    pub fn state_metrics(&self) -> Arc<dyn Collect> {
+        self.status.clone()
     }
 
-    /// Returns the maximum time for which a strong read waits for its confirmation.
-    pub fn read_wait(&self) -> Duration {
-        self.settings.strong_wait
+    /// Returns the name of this node: that of the flag or the config, else the host name.
+    pub fn name(&self) -> &str {
+        self.status.name()
     }
 
-    /// Joins the cluster and takes over its partitions. Waits for as long as the bucket does not
-    /// answer.
-    pub async fn lead(
+    /// Returns the state of the cluster and the control of this node, for the API. Works before
+    /// the node has joined.
+    pub fn control(&self) -> ClusterControl {
+        let (status, control) = (self.status.clone(), self.status.clone());
+        ClusterControl {
+            status: Arc::new(move || status.read()),
+            drain: Arc::new(move |is_draining| control.set_draining(is_draining)),
+        }
+    }
+
+    /// Joins the cluster and leads the partitions of this node: all of them, or its share among
+    /// its peers. Waits for as long as the bucket does not answer.
+    pub async fn open_data(
         &self,
         env: &Env,
         options: &StoreOptions,
-    ) -> Result<Arc<ClusterNode>, ServeError> {
+        budget: &Budget,
+    ) -> Result<OpenedData, ServeError> {
+        let listening = match &self.settings.listen {
+            Some(address) => Some(peers::listen(address).await?),
+            None => None,
+        };
         let format = self.join(env).await?;
         info!(
             cluster = %format.cluster,
@@ -94,23 +139,58 @@ impl ClusterMember {
             partitions = format.partitions,
             "joined the cluster"
         );
+        let node = Arc::new(self.create_node(env, format, options)?);
+        match listening {
+            Some(listener) => {
+                let (settings, status) = (&self.settings, &self.status);
+                let keeps_exemplars = options.exemplars_max > 0;
+                PeerMembership::join(listener, node, settings, status, env, budget)
+                    .await?
+                    .into_data(settings, keeps_exemplars)
+            }
+            None => self.lead_all(node).await,
+        }
+    }
+
+    fn create_node(
+        &self,
+        env: &Env,
+        format: ClusterFormat,
+        options: &StoreOptions,
+    ) -> Result<ClusterNode, ServeError> {
         let node_options = NodeOptions {
             flush_interval: self.settings.flush_interval,
             read_lease: self.settings.read_lease,
             clock: Arc::new(real::boot_time),
         };
-        let (bucket, env, options) = (self.bucket.clone(), env.clone(), options.clone());
-        let opened = spawn_blocking(move || {
-            let folder = options.dir.join(PARTITIONS_FOLDER);
-            let count = format.partitions.get() as usize;
-            ClusterNode::open(&bucket, &env, &format, &node_options, |partition| {
-                StoreOptions {
-                    dir: folder.join(partition.to_string()),
-                    ..partition_options(&options, count)
-                }
-            })
-        });
-        Ok(Arc::new(opened.await?.map_err(ServeError::Open)?))
+        let folder = options.dir.join(PARTITIONS_FOLDER);
+        let options = partition_options(options, format.partitions.get() as usize);
+        let store_options = move |partition: PartitionId| StoreOptions {
+            dir: folder.join(partition.to_string()),
+            ..options.clone()
+        };
+        let (bucket, env) = (self.bucket.clone(), env.clone());
+        let node = ClusterNode::new(bucket, env, format, node_options, store_options);
+        node.map_err(ServeError::Open)
+    }
+
+    /// Leads all partitions, for a server without peers.
+    async fn lead_all(&self, node: Arc<ClusterNode>) -> Result<OpenedData, ServeError> {
+        self.status.set_node(node.clone());
+        let leading = node.clone();
+        let led = spawn_blocking(move || leading.lead_all()).await?;
+        led.map_err(ServeError::Open)?;
+        let open = node.open_stores().stores();
+        let store = join_stores(open.iter().map(|open| open.store.clone()).collect())?;
+        let wait_max = self.settings.strong_wait;
+        let reads = StrongSelect::new(node.logs(), store.clone(), wait_max);
+        Ok(OpenedData {
+            reads: Arc::new(reads),
+            partial: None,
+            store,
+            node: Some(node),
+            peers: None,
+        })
     }
 
     async fn join(&self, env: &Env) -> Result<ClusterFormat, ServeError> {

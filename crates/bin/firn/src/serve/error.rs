@@ -68,6 +68,9 @@ pub enum ServeError {
     /// over, or the log contains an object that this version cannot read.
     #[error("cluster: {0}")]
     LostPartition(String),
+    /// The settings of the listener for peers are invalid, or the peers reject this node.
+    #[error("{0}")]
+    Peers(String),
     /// The remote-write queue of an agent cannot be opened. A server would retry.
     #[error("{0}")]
     Sending(String),

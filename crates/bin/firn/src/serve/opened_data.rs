@@ -1,10 +1,13 @@
 //! The data of a server: its locked folder, and the store in it or the partitions in a bucket.
 
 use super::cluster::ClusterMember;
+use super::cluster::peers::PeerMembership;
 use super::error::ServeError;
-use firn_cluster::node::{ClusterNode, StrongSelect};
+use firn_cluster::node::ClusterNode;
 use firn_cluster::partitions::store::PartitionedStore;
+use firn_model::budget::Budget;
 use firn_model::env::Env;
+use firn_model::error::Error;
 use firn_model::store::Select;
 use firn_storage::data_dir::DataDir;
 use firn_storage::store::{Store, StoreOptions};
@@ -17,10 +20,35 @@ pub struct OpenedData {
     pub store: Arc<PartitionedStore>,
     /// Reads of `store` that include all samples that any process acknowledged before.
     pub reads: Arc<dyn Select>,
+    /// Reads that leave out partitions without an answer, with a warning; `None` if no partition is
+    /// at another node.
+    pub partial: Option<Arc<dyn Select>>,
     /// The partitions with a log in a bucket, or `None` if the log is in the data folder.
     pub node: Option<Arc<ClusterNode>>,
-    /// The lock of a scratch folder. Other folders are locked by their store.
-    _scratch: Option<DataDir>,
+    /// The membership among peers, or `None` for a server without peers.
+    pub peers: Option<PeerMembership>,
+}
+
+impl OpenedData {
+    /// Returns why this process has to end, if it has to: it lost a partition that only it leads,
+    /// or its peers reject it.
+    pub fn fault(&self) -> Option<String> {
+        match &self.peers {
+            Some(peers) => peers.fault(),
+            None => self.node.as_ref()?.fault(),
+        }
+    }
+}
+
+/// Closes the data: hands off all partitions to peers, if there are any, then closes all stores.
+pub async fn close_data(
+    peers: Option<PeerMembership>,
+    store: Arc<PartitionedStore>,
+) -> Result<Result<(), Error>, ServeError> {
+    if let Some(peers) = peers {
+        return Ok(peers.close().await);
+    }
+    Ok(spawn_blocking(move || store.close()).await?)
 }
 
 /// Locks the data folder. That of a server with its log elsewhere is scratch, and is emptied.
@@ -38,37 +66,36 @@ pub async fn take_folder(
     Ok(spawn_blocking(move || open(&env, &dir)).await??)
 }
 
-/// Opens the store in the data folder, or those of the partitions in a bucket.
+/// Opens the store in the data folder, or those of the partitions in a bucket. `dir` is the lock of
+/// the folder, which the returned value holds if the folder is scratch; others are locked by their
+/// store.
 pub async fn open_data(
     member: Option<&ClusterMember>,
     dir: DataDir,
     env: &Env,
     options: &StoreOptions,
-) -> Result<OpenedData, ServeError> {
+    budget: &Budget,
+) -> Result<(OpenedData, Option<DataDir>), ServeError> {
     if let Some(member) = member {
-        let node = member.lead(env, options).await?;
-        let store = join_stores(node.stores().to_vec())?;
-        let (logs, wait_max) = (node.logs().to_vec(), member.read_wait());
-        return Ok(OpenedData {
-            reads: Arc::new(StrongSelect::new(logs, store.clone(), wait_max)),
-            store,
-            node: Some(node),
-            _scratch: Some(dir),
-        });
+        let data = member.open_data(env, options, budget).await?;
+        return Ok((data, Some(dir)));
     }
     let (env, options) = (env.clone(), options.clone());
     let opened = spawn_blocking(move || Store::open_in(dir, env, options));
     let store = opened.await?.map_err(ServeError::Open)?;
     let store = join_stores(vec![store])?;
-    Ok(OpenedData {
+    let data = OpenedData {
         reads: store.clone(),
+        partial: None,
         store,
         node: None,
-        _scratch: None,
-    })
+        peers: None,
+    };
+    Ok((data, None))
 }
 
-fn join_stores(stores: Vec<Arc<Store>>) -> Result<Arc<PartitionedStore>, ServeError> {
+/// Joins the stores of all partitions, which stay open until the process ends.
+pub fn join_stores(stores: Vec<Arc<Store>>) -> Result<Arc<PartitionedStore>, ServeError> {
     let store = PartitionedStore::new(stores).map_err(ServeError::Open)?;
     Ok(Arc::new(store))
 }

@@ -61,19 +61,24 @@ impl ApiCall {
     ) -> Result<Self, ApiFailure> {
         let tenant = app.tenant(request.headers())?;
         let span = request.extensions().get::<SpanContext>().cloned();
+        let grant = request.extensions().get::<Arc<AccessGrant>>().cloned();
+        let client = client(app, &tenant, &request);
+        let origin = origin_of(&request);
+        let encoding = ResponseEncoding::from_request(&request);
+        let path = request.uri().path().to_owned();
+        let backend = consistent(backend, &request)?;
+        let form = read_form(app, endpoint, request).await?;
+        let backend = visible(partial(backend, &form)?, grant)?;
         Ok(Self {
-            backend: trace_backend(
-                visible(consistent(backend, &request)?, &request)?,
-                span.as_ref(),
-            ),
+            backend: trace_backend(backend, span.as_ref()),
             span,
             endpoint,
-            client: client(app, &tenant, &request),
+            client,
             tenant,
-            origin: origin_of(&request),
-            encoding: ResponseEncoding::from_request(&request),
-            path: request.uri().path().to_owned(),
-            form: read_form(app, endpoint, request).await?,
+            origin,
+            encoding,
+            path,
+            form,
             app: app.clone(),
         })
     }
@@ -219,14 +224,30 @@ fn consistent(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, 
     }
 }
 
+/// Returns the backend with the reads that the parameter `partial` selects: with `true`, results lack
+/// the partitions of a cluster that no node answers for, each with a warning.
+fn partial(backend: Arc<Backend>, form: &RequestForm) -> Result<Arc<Backend>, ApiFailure> {
+    match (form.get("partial"), &backend.partial) {
+        ("" | "false", _) | ("true", None) => Ok(backend),
+        ("true", Some(partial)) => Ok(Arc::new(Backend {
+            store: partial.clone(),
+            local: partial.clone(),
+            ..Backend::clone(&backend)
+        })),
+        (value, _) => Err(ApiFailure::bad_data(format!(
+            "invalid parameter \"partial\": expected true or false, got {value:?}"
+        ))),
+    }
+}
+
 /// Returns the backend, limited to the series that the credentials of the request may see.
-fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, ApiFailure> {
-    let Some(grant) = request.extensions().get::<Arc<AccessGrant>>() else {
+fn visible(
+    backend: Arc<Backend>,
+    grant: Option<Arc<AccessGrant>>,
+) -> Result<Arc<Backend>, ApiFailure> {
+    let Some(grant) = grant.filter(|grant| grant.is_restricted()) else {
         return Ok(backend);
     };
-    if !grant.is_restricted() {
-        return Ok(backend);
-    }
     let part_of = |store: &Arc<dyn Select>| -> Result<Arc<dyn Select>, ApiFailure> {
         let part = RestrictedStore::new(store.clone(), &grant.matchers);
         Ok(Arc::new(part.map_err(ApiFailure::execution)?))

@@ -77,7 +77,6 @@ struct PartitionDocument {
     state: &'static str,
     position: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    first_choice: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +126,6 @@ impl From<PartitionStatus> for PartitionDocument {
             epoch: status.epoch,
             state: status.state.as_str(),
             position: status.position,
-            first_choice: status.first_choice,
             series: status.series,
             cut_time: status.cut_ms,
             last_commit_time: status.last_commit_ms,

@@ -384,6 +384,7 @@ impl Fixture {
             blocks: Arc::new(move || blocks_of.block_stats()),
             local: store.clone(),
             eventual: None,
+            partial: None,
             store,
             ..backend(self.log.clone())
         });
@@ -430,6 +431,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         active: ActiveQueries::none(),
         local: store.clone(),
         eventual: None,
+        partial: None,
         store,
         stats: Arc::new(move |_| stats.clone()),
         blocks: Arc::new(blocks_stats),

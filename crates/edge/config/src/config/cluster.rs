@@ -1,16 +1,21 @@
-//! The section `firn.cluster`: the bucket that holds the log of this node, and its settings.
+//! The section `firn.cluster`: the bucket that holds the log of this node, the other nodes, and
+//! settings.
 //!
-//! Invariant: a config with this section contains nothing that a cluster does not support yet, so
-//! that no setting is silently without effect.
+//! Invariants: a config with this section contains nothing that a cluster does not support yet, so
+//! that no setting is silently without effect; a node never listens for peers beyond its own
+//! machine without a secret or TLS.
 
+use crate::listen_address;
 use ConfigValueShape::{Bool, Count, Duration, Path, Section, Text, Url};
 use firn_bucket::{BucketOptions, BucketUrl};
-use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
+use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS, key};
 use firn_config_schema::section::ConfigSection;
 use firn_http_client::Secret;
 use firn_yaml::{YamlError, YamlNode, YamlValue};
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time;
 
 const PARTITIONS_MAX: u64 = 1024;
@@ -36,9 +41,33 @@ pub const KEYS: &[ConfigKey] = &[
     key("bucket_options", Section(&[BUCKET_OPTIONS])),
     key("node", Text).explained(
         "",
-        "Name of this node, the label `instance` of its own metrics. Without the key it is the \
-         host name.",
+        "Name of this node, unique in the cluster, and the label `instance` of its own metrics. \
+         Without the key it is the host name. The flag `--cluster.node` replaces it.",
     ),
+    key("listen", Text).explained(
+        "",
+        "Address on which this node listens for the other nodes, such as `10.0.0.1:9190`. Without \
+         the key the node is alone and leads all partitions. Beyond loopback it requires \
+         `secret_file` or `tls`. The flag `--cluster.listen-address` replaces it.",
+    ),
+    key("advertise", Text).explained(
+        "",
+        "Address at which the other nodes reach this node. Without the key it is `listen`, and for \
+         `0.0.0.0` the address of the interface that leads to the peers. The flag \
+         `--cluster.advertise-address` replaces it.",
+    ),
+    key("peers", TEXTS).explained(
+        "",
+        "Addresses of the nodes, `host:port`. A DNS name with several addresses stands for all of \
+         them, such as a headless service of Kubernetes. This node itself may be in the list, so \
+         that all nodes can have the same config.",
+    ),
+    key("secret_file", Path).explained(
+        "",
+        "File with a secret of at least 16 bytes that all nodes share. Requests between nodes \
+         are authenticated with it, but not encrypted.",
+    ),
+    key("tls", Section(&[TLS])),
     key("partitions", Count).explained(
         "12",
         "Number of partitions among which series are divided, at most 1024. Only the first node \
@@ -60,6 +89,20 @@ pub const KEYS: &[ConfigKey] = &[
     key("strong_wait", Duration).explained(
         "10s",
         "Maximum time for which a query waits for that confirmation before it fails with 503.",
+    ),
+];
+
+const TLS: &[ConfigKey] = &[
+    key("cert_file", Path).explained(
+        "",
+        "File with the certificate of this node, in PEM. Its names are those under which the \
+         peers reach the node.",
+    ),
+    key("key_file", Path).explained("", "File with the private key of the certificate, in PEM."),
+    key("ca_file", Path).explained(
+        "",
+        "File with the authorities that sign the certificates of all nodes, in PEM. Nodes without \
+         such a certificate are rejected.",
     ),
 ];
 
@@ -103,6 +146,16 @@ pub struct ClusterSettings {
     pub bucket_options: BucketOptions,
     /// `node`: the name of the node, or `None` for the host name.
     pub node: Option<String>,
+    /// `listen`: the address of the listener for other nodes, or `None` for a node that is alone.
+    pub listen: Option<String>,
+    /// `advertise`: the address at which other nodes reach this node, if it is not `listen`.
+    pub advertise: Option<String>,
+    /// `peers`: the addresses of the nodes.
+    pub peers: Vec<String>,
+    /// `secret_file`: the file with the secret of all nodes.
+    pub secret_file: Option<PathBuf>,
+    /// `tls`: the files of the certificates, or `None` for connections without encryption.
+    pub tls: Option<PeerTlsFiles>,
     /// `partitions`: the number of partitions of the cluster.
     pub partitions: NonZeroU32,
     /// `flush_interval`: time for which a record waits for others.
@@ -111,6 +164,53 @@ pub struct ClusterSettings {
     pub read_lease: time::Duration,
     /// `strong_wait`: maximum time for which a read waits for its confirmation.
     pub strong_wait: time::Duration,
+}
+
+/// The files of the certificates of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerTlsFiles {
+    /// `cert_file`: the certificate of this node.
+    pub cert_file: PathBuf,
+    /// `key_file`: its private key.
+    pub key_file: PathBuf,
+    /// `ca_file`: the authorities of the certificates of all nodes.
+    pub ca_file: PathBuf,
+}
+
+impl ClusterSettings {
+    /// Replaces settings by those of the flags of one node, where they are set.
+    pub fn replace_addresses(
+        &mut self,
+        node: Option<String>,
+        listen: Option<String>,
+        advertise: Option<String>,
+    ) {
+        self.node = node.or(self.node.take());
+        self.listen = listen.or(self.listen.take());
+        self.advertise = advertise.or(self.advertise.take());
+    }
+
+    /// Returns an error unless the listener for peers is on loopback or authenticates them.
+    pub fn check_listener(&self) -> Result<(), String> {
+        let Some(listen) = &self.listen else {
+            let text = "firn.cluster.peers: the key listen is required too";
+            return self.peers.is_empty().then_some(()).ok_or_else(|| text.to_owned());
+        };
+        if is_loopback(listen) || self.secret_file.is_some() || self.tls.is_some() {
+            return Ok(());
+        }
+        Err(format!(
+            "firn.cluster.listen: {listen} is reachable from other machines, so secret_file or tls \
+             is required"
+        ))
+    }
+}
+
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let is_local = |ip: IpAddr| ip.is_loopback();
+    let parsed = address.parse::<SocketAddr>().map(|address| address.ip());
+    parsed.is_ok_and(is_local) || host == "localhost"
 }
 
 /// Reads the section `firn.cluster`. Returns `None` if it is not set.
@@ -129,11 +229,57 @@ pub fn cluster(section: ConfigSection<'_>) -> Result<Option<ClusterSettings>, Ya
         bucket: bucket.to_owned(),
         bucket_options: bucket_options(section.section("bucket_options"))?,
         node: section.text_if_set("node").map(str::to_owned),
+        listen: address(section, "listen")?,
+        advertise: address(section, "advertise")?,
+        peers: peers(section)?,
+        secret_file: section.path("secret_file"),
+        tls: peer_tls(section.section("tls"))?,
         partitions: partitions(section)?,
         flush_interval: bounded(section, "flush_interval", &FLUSH_INTERVALS)?,
         read_lease: bounded(section, "read_lease", &READ_LEASES)?,
         strong_wait: bounded(section, "strong_wait", &STRONG_WAITS)?,
     }))
+}
+
+fn address(section: ConfigSection<'_>, key: &str) -> Result<Option<String>, YamlError> {
+    let Some(text) = section.text_if_set(key) else {
+        return Ok(None);
+    };
+    let node = section.get(key).unwrap_or(section.node());
+    let checked = listen_address::checked(text);
+    let checked = checked.map_err(|e| node.error(format!("firn.cluster.{key}: {e}")));
+    checked.map(Some)
+}
+
+fn peers(section: ConfigSection<'_>) -> Result<Vec<String>, YamlError> {
+    let checked = section.items("peers").iter().map(|item| {
+        let text = item.text().unwrap_or_default();
+        let has_host = !text.starts_with(':');
+        let checked = listen_address::checked(text).and_then(|address| {
+            let wrong = || format!("no host in address: {text:?}");
+            has_host.then_some(address).ok_or_else(wrong)
+        });
+        checked.map_err(|e| item.error(format!("firn.cluster.peers: {e}")))
+    });
+    checked.collect()
+}
+
+fn peer_tls(section: ConfigSection<'_>) -> Result<Option<PeerTlsFiles>, YamlError> {
+    let Some(section) = section.if_set() else {
+        return Ok(None);
+    };
+    let files = ["cert_file", "key_file", "ca_file"].map(|key| section.path(key));
+    match files {
+        [Some(cert_file), Some(key_file), Some(ca_file)] => Ok(Some(PeerTlsFiles {
+            cert_file,
+            key_file,
+            ca_file,
+        })),
+        _ => {
+            let text = "firn.cluster.tls: cert_file, key_file and ca_file are necessary together";
+            Err(section.error(text))
+        }
+    }
 }
 
 fn bucket_options(section: ConfigSection<'_>) -> Result<BucketOptions, YamlError> {
@@ -265,6 +411,34 @@ mod tests {
     }
 
     #[test]
+    fn listener_beyond_loopback_requires_a_secret_or_tls() {
+        let check = |keys: &str, flag: Option<&str>, expected: Result<(), &str>| {
+            let text = format!("firn: {{cluster: {{bucket: \"file:///b\"{keys}}}}}");
+            let mut cluster = read(&text).unwrap().cluster.unwrap();
+            cluster.replace_addresses(None, flag.map(str::to_owned), None);
+            let checked = cluster.check_listener();
+            match expected {
+                Ok(()) => assert_eq!(checked, Ok(()), "{keys}"),
+                Err(text) => assert!(checked.unwrap_err().contains(text), "{keys}"),
+            }
+        };
+        check("", None, Ok(()));
+        for local in ["127.0.0.1:1", "[::1]:1", "localhost:1"] {
+            check(&format!(", listen: \"{local}\""), None, Ok(()));
+        }
+        let open = Err("is reachable from other machines, so secret_file or tls is required");
+        for address in ["0.0.0.0:1", ":1", "10.0.0.1:1", "[::]:1", "node:1"] {
+            check(&format!(", listen: \"{address}\""), None, open);
+            check(&format!(", listen: \"{address}\", secret_file: s"), None, Ok(()));
+        }
+        let tls = ", tls: {cert_file: a, key_file: b, ca_file: c}";
+        check(&format!(", listen: \"[::]:1\"{tls}"), None, Ok(()));
+        check(", listen: \"127.0.0.1:1\"", Some("0.0.0.0:1"), open);
+        check(", peers: [\"a:1\"]", None, Err("the key listen is required too"));
+        check(", peers: [\"a:1\"]", Some("127.0.0.1:1"), Ok(()));
+    }
+
+    #[test]
     fn wrong_settings_of_a_cluster_are_rejected_with_the_value_and_the_limit() {
         let check = |cluster: &str, rest: &str, expected: &str| {
             let error = read(&format!("firn: {{cluster: {{{cluster}}}}}\n{rest}")).unwrap_err();
@@ -281,7 +455,10 @@ mod tests {
         check(", flush_interval: 0s", "", "expected 1ms to 10s, got 0s");
         check(", flush_interval: 11s", "", "expected 1ms to 10s, got 11s");
         check(", read_lease: 2m", "", "expected 0ns to 60s, got 2m");
-        check(", peers: [a]", "", "unknown key \"peers\" in firn.cluster");
+        check(", peers: [a]", "", "firn.cluster.peers: no port in address: \"a\"");
+        check(", peers: [\":1\"]", "", "no host in address: \":1\"");
+        check(", listen: x", "", "firn.cluster.listen: no port in address");
+        check(", tls: {cert_file: a}", "", "are necessary together");
         check(
             ", bucket_options: {access_key_file: a}",
             "",

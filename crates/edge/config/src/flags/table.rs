@@ -120,6 +120,39 @@ pub const FLAGS: &[Flag] = &[
         "Address to listen on. May be repeated.",
     )
     .or("listen"),
+    flag(
+        "cluster.node",
+        "NAME",
+        "",
+        |s, v| {
+            s.cluster_node = Some(v.to_owned());
+            Ok(())
+        },
+        "Name of this node of a cluster. Replaces firn.cluster.node of the configuration file, so \
+         that all nodes can have the same file.",
+    ),
+    flag(
+        "cluster.listen-address",
+        "HOST:PORT",
+        "",
+        |s, v| {
+            s.cluster_listen = Some(listen_address::checked(v)?);
+            Ok(())
+        },
+        "Address on which this node listens for the other nodes of its cluster. Replaces \
+         firn.cluster.listen of the configuration file.",
+    ),
+    flag(
+        "cluster.advertise-address",
+        "HOST:PORT",
+        "",
+        |s, v| {
+            s.cluster_advertise = Some(listen_address::checked(v)?);
+            Ok(())
+        },
+        "Address at which the other nodes of its cluster reach this node. Replaces \
+         firn.cluster.advertise of the configuration file.",
+    ),
     ignored_switch("auto-gomaxprocs", "true"),
     ignored_switch("auto-gomemlimit", "true"),
     ignored("auto-gomemlimit.ratio", "0.9"),

@@ -5,7 +5,7 @@ use super::metrics::BucketLogMetrics;
 use super::options::BucketLogOptions;
 use super::replay_reader::ReplayReader;
 use super::state::{BucketLogPhase, BucketLogState, QueuedAppend, UnencodedFrame, WaitingAppend};
-use crate::ids::{LogTicket, WriterId};
+use crate::ids::{Epoch, LogTicket, WriterId};
 use crate::log::{LogCore, LogEvent, LogState};
 use firn_bucket::Bucket;
 use firn_model::env::Env;
@@ -63,6 +63,16 @@ impl BucketLog {
     /// Returns the phase of the log core.
     pub fn state(&self) -> LogState {
         lock(&self.0.state).core.state()
+    }
+
+    /// Returns the epoch of the leadership, or zero before it begins.
+    pub fn epoch(&self) -> Epoch {
+        lock(&self.0.state).ledger.epoch
+    }
+
+    /// Returns the wall-clock time of the last COMMIT that this process wrote, in milliseconds.
+    pub fn last_commit_ms(&self) -> Option<i64> {
+        lock(&self.0.state).last_commit_ms
     }
 
     /// Returns the reason for which this process does not write the log any more, if it does not.

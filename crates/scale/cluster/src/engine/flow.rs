@@ -156,6 +156,7 @@ impl BucketLogShared {
                     version,
                     replay_from,
                 };
+                state.last_commit_ms = Some(self.env.clock.now_ms());
                 if let Err(reason) = state.ledger.apply_own(logged) {
                     state.fail(reason);
                 }

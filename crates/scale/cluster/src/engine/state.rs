@@ -128,6 +128,8 @@ pub(super) struct BucketLogState {
     /// The position from which on the log is kept.
     pub(super) first: LogPosition,
     pub(super) ledger: BlockLedger,
+    /// The wall-clock time of the last COMMIT of this process, in milliseconds.
+    pub(super) last_commit_ms: Option<i64>,
     pub(super) deletions: SegmentDeletions,
     /// Strong reads that wait for a lease, and those whose outcome no caller has taken yet.
     pub(super) reads: BTreeMap<LogTicket, LeaseRequestState>,
@@ -160,6 +162,7 @@ impl BucketLogState {
             kept: StoredBytes::default(),
             first: LogPosition(1),
             ledger: BlockLedger::default(),
+            last_commit_ms: None,
             deletions: SegmentDeletions::default(),
             reads: BTreeMap::new(),
             reads_begun: 0,

@@ -84,7 +84,8 @@ impl World {
             page_segment_bytes: 4 << 10,
             ..StoreOptions::new(format!("/data/{partition}"))
         };
-        let node = ClusterNode::open(&bucket, &sim.env, &format, &options, folder).unwrap();
+        let node = ClusterNode::new(bucket, sim.env, format, options, folder).unwrap();
+        node.lead_all().unwrap();
         // A new leader waits for the lease of its predecessor.
         self.advance(&node, 300);
         node
@@ -104,10 +105,16 @@ impl World {
         batch.push_series(labels.as_ref(), &[(time, time as f64)]);
         let tenant = TenantId::anonymous();
         let bounds = AppendBounds::up_to(i64::MAX);
-        let ticket: Ticket = node.stores()[partition].append(&tenant, &batch, bounds);
+        let ticket: Ticket = stores(node)[partition].append(&tenant, &batch, bounds);
         self.advance(node, 200);
         ticket.wait().map(drop).map_err(|e| e.kind)
     }
+}
+
+/// Returns the stores of all partitions.
+fn stores(node: &ClusterNode) -> Vec<Arc<Store>> {
+    let open = node.open_stores().stores();
+    open.iter().map(|open| open.store.clone()).collect()
 }
 
 /// Returns the times of all samples of a partition.
@@ -130,8 +137,8 @@ fn times(select: &dyn Select) -> Result<Vec<i64>, ErrorKind> {
 }
 
 fn strong(node: &ClusterNode, partition: usize) -> StrongSelect {
-    let inner: Arc<dyn Select> = node.stores()[partition].clone();
-    StrongSelect::new(node.logs().to_vec(), inner, Duration::ZERO)
+    let inner: Arc<dyn Select> = stores(node)[partition].clone();
+    StrongSelect::new(node.logs(), inner, Duration::ZERO)
 }
 
 #[test]
@@ -141,7 +148,7 @@ fn node_whose_disk_is_lost_restores_every_acknowledged_sample() {
         let node = world.start(life as u64);
         for partition in 0..3 {
             let expected: Vec<i64> = (0..life).collect();
-            assert_eq!(times(&*node.stores()[partition]), Ok(expected));
+            assert_eq!(times(&*stores(&node)[partition]), Ok(expected));
             assert_eq!(world.append(&node, partition, life), Ok(()));
         }
     }
@@ -157,14 +164,14 @@ fn log_is_trimmed_and_a_node_with_an_empty_disk_has_the_samples_of_blocks_and_lo
     for life in 0..4_i64 {
         let node = world.start(life as u64);
         assert_eq!(
-            times(&*node.stores()[0]),
+            times(&*stores(&node)[0]),
             Ok(expected.clone()),
             "life {life}"
         );
         for minute in life * 200..(life + 1) * 200 {
             assert_eq!(world.append(&node, 0, minute * MINUTE), Ok(()));
             expected.push(minute * MINUTE);
-            (0..4).for_each(|_| node.stores()[0].tick());
+            (0..4).for_each(|_| stores(&node)[0].tick());
         }
         assert_eq!(
             times(&strong(&node, 0)),
@@ -199,7 +206,7 @@ fn second_node_takes_over_and_the_first_has_a_fault_and_answers_no_strong_read()
     let fault = first.fault().unwrap();
     assert!(fault.starts_with("partition 0: "), "{fault}");
     assert_eq!(times(&strong(&first, 0)), Err(ErrorKind::Unavailable));
-    assert_eq!(times(&*first.stores()[0]), Ok(vec![1]), "an eventual read");
+    assert_eq!(times(&*stores(&first)[0]), Ok(vec![1]), "an eventual read");
     assert_eq!(world.append(&second, 0, 3), Ok(()));
     assert_eq!(times(&strong(&second, 0)), Ok(vec![1, 3]));
 }
@@ -216,7 +223,7 @@ fn strong_read_needs_the_bucket_only_after_the_lease() {
     assert_eq!(times(&strong(&node, 0)), Ok(vec![1]), "leased");
     world.advance(&node, 300);
     assert_eq!(times(&strong(&node, 0)), Err(ErrorKind::Unavailable));
-    assert_eq!(times(&*node.stores()[0]), Ok(vec![1]), "an eventual read");
+    assert_eq!(times(&*stores(&node)[0]), Ok(vec![1]), "an eventual read");
     world.store.set_outage(None);
     world.advance(&node, 5_000);
     assert_eq!(times(&strong(&node, 0)), Ok(vec![1]));
@@ -231,7 +238,7 @@ fn stopped_writes_are_no_fault_and_are_rejected_with_the_reason() {
     node.stop_writes("the store ignores conditions");
     assert_eq!(world.append(&node, 0, 2), Err(ErrorKind::Unavailable));
     assert_eq!(node.fault(), None);
-    let health = format!("{:?}", node.stores()[0].health());
+    let health = format!("{:?}", stores(&node)[0].health());
     assert!(health.contains("the store ignores conditions"), "{health}");
 }
 

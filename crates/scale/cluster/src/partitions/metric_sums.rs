@@ -44,7 +44,24 @@ enum JoinedMetricValue {
     Histogram(Box<DurationHistogram>),
 }
 
+/// A metrics sink that adds counters and histograms to sums, and omits gauges: the metrics of a
+/// store that remain when it is gone.
+pub(super) struct CounterSink<'s>(pub(super) &'s mut MetricSums);
+
+impl MetricSink for CounterSink<'_> {
+    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: MetricValue<'_>) {
+        if !matches!(value, MetricValue::Gauge(_)) {
+            self.0.metric(name, help, labels, value);
+        }
+    }
+}
+
 impl MetricSums {
+    /// Returns whether no metric was added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.families.is_empty()
+    }
+
     /// Passes the joined metrics to `sink`.
     pub(super) fn write(&self, sink: &mut dyn MetricSink) {
         for family in &self.families {

@@ -134,13 +134,7 @@ impl Select for PartitionedSelect {
         let partitions = self.partitions.iter();
         let batches: Result<Vec<MetadataBatch>, Error> =
             partitions.map(|p| p.metadata(request)).collect();
-        let batches = batches?;
-        let mut all: Vec<MetricMetadata<'_>> = batches.iter().flat_map(|b| b.iter()).collect();
-        all.sort_by_key(|metadata| metadata.name);
-        all.dedup_by_key(|metadata| metadata.name);
-        let mut joined = MetadataBatch::default();
-        all.into_iter().for_each(|metadata| joined.push(metadata));
-        Ok(joined)
+        Ok(join_metadata(&batches?))
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
@@ -152,8 +146,18 @@ impl Select for PartitionedSelect {
     }
 }
 
+/// Joins metadata: of each metric that of the first batch that contains it, sorted by name.
+pub(crate) fn join_metadata(batches: &[MetadataBatch]) -> MetadataBatch {
+    let mut all: Vec<MetricMetadata<'_>> = batches.iter().flat_map(|b| b.iter()).collect();
+    all.sort_by_key(|metadata| metadata.name);
+    all.dedup_by_key(|metadata| metadata.name);
+    let mut joined = MetadataBatch::default();
+    all.into_iter().for_each(|metadata| joined.push(metadata));
+    joined
+}
+
 /// The selections of several partitions, one after another.
-struct ConcatenatedSelection {
+pub(crate) struct ConcatenatedSelection {
     /// The selections with series.
     parts: Vec<Arc<dyn Selection>>,
     /// The number of series before each part, and their total number.
@@ -162,8 +166,17 @@ struct ConcatenatedSelection {
 }
 
 impl ConcatenatedSelection {
-    fn new(mut parts: Vec<Arc<dyn Selection>>) -> Self {
-        let losses = parts.iter().map(|part| part.loss_warnings()).collect();
+    fn new(parts: Vec<Arc<dyn Selection>>) -> Self {
+        Self::with_losses(parts, DataLossWarnings::default())
+    }
+
+    /// Concatenates `parts`. The texts of `others` follow those of the parts.
+    pub(crate) fn with_losses(
+        mut parts: Vec<Arc<dyn Selection>>,
+        others: DataLossWarnings,
+    ) -> Self {
+        let mut losses: Vec<_> = parts.iter().map(|part| part.loss_warnings()).collect();
+        losses.push(others);
         parts.retain(|part| !part.is_empty());
         let mut starts = vec![0];
         let mut end = 0;

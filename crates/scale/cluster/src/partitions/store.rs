@@ -1,14 +1,16 @@
 //! The stores of all partitions of this process as one store.
 //!
-//! It has the methods of [`Store`] that a server uses. Settings reach all stores; limits that are
-//! amounts are divided among them. Sizes, counts and metrics are sums.
+//! It has the methods of [`Store`] that a server uses. Settings reach all stores, also those that
+//! are opened later; limits that are amounts are divided among them. Sizes, counts and metrics are
+//! sums over the stores of this process. Appends and reads reach all partitions, wherever they are.
 //!
 //! Invariant: statistics are exact, because no two partitions have a series in common and values
 //! that several partitions have count once.
 
 use super::append::PartitionedAppend;
-use super::metric_sums::MetricSums;
 use super::select::PartitionedSelect;
+use super::store_set::{OpenStore, StoreSet};
+use crate::ids::PartitionId;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::SeriesExemplarResult;
@@ -32,13 +34,27 @@ use std::sync::Arc;
 /// The stores of all partitions as one store. With one partition, its methods are those of the
 /// store.
 pub struct PartitionedStore {
-    stores: Vec<Arc<Store>>,
+    open: Arc<StoreSet>,
     append: PartitionedAppend,
-    select: PartitionedSelect,
+    select: Arc<dyn Select>,
 }
 
 impl PartitionedStore {
-    /// Joins `stores`, in the order of their partitions.
+    /// Creates a store whose partitions open and close: `open` contains those of this process.
+    /// Appends and reads pass to `append` and `select`, which reach all partitions.
+    pub fn with_changing_stores(
+        open: Arc<StoreSet>,
+        append: PartitionedAppend,
+        select: Arc<dyn Select>,
+    ) -> Self {
+        Self {
+            open,
+            append,
+            select,
+        }
+    }
+
+    /// Joins `stores`, which are all partitions in the order of their numbers.
     ///
     /// # Errors
     ///
@@ -47,21 +63,31 @@ impl PartitionedStore {
     pub fn new(stores: Vec<Arc<Store>>) -> Result<Self, Error> {
         let append = |store: &Arc<Store>| store.clone() as Arc<dyn Append>;
         let select = |store: &Arc<Store>| store.clone() as Arc<dyn Select>;
-        Ok(Self {
-            append: PartitionedAppend::new(stores.iter().map(append).collect())?,
-            select: PartitionedSelect::new(stores.iter().map(select).collect()),
-            stores,
-        })
+        let append = PartitionedAppend::new(stores.iter().map(append).collect())?;
+        let select = PartitionedSelect::new(stores.iter().map(select).collect());
+        let open = StoreSet::new(stores.len());
+        for (number, store) in (0..).zip(stores) {
+            open.insert(PartitionId(number), store);
+        }
+        let (open, select) = (Arc::new(open), Arc::new(select));
+        Ok(Self::with_changing_stores(open, append, select))
     }
 
-    /// Returns the stores, in the order of their partitions.
-    pub fn stores(&self) -> &[Arc<Store>] {
-        &self.stores
+    /// Returns the stores of this process, in the order of their partitions.
+    pub fn stores(&self) -> Vec<Arc<Store>> {
+        let open = self.open.stores();
+        open.iter().map(|open| open.store.clone()).collect()
+    }
+
+    /// Returns a value of each store of this process.
+    fn map_stores<T>(&self, value: impl Fn(&Store) -> T) -> Vec<T> {
+        let open = self.open.stores();
+        open.iter().map(|OpenStore { store, .. }| value(store)).collect()
     }
 
     /// Schedules background work that is due in each store. See [`Store::tick`].
     pub fn tick(&self) {
-        self.stores.iter().for_each(|store| store.tick());
+        self.map_stores(Store::tick);
     }
 
     /// Shuts down all stores cleanly, even if one of them fails. See [`Store::close`].
@@ -71,8 +97,7 @@ impl PartitionedStore {
     /// The error of the first store that failed.
     pub fn close(&self) -> Result<(), Error> {
         // Each store must be closed, so this does not stop at an error.
-        let closed: Vec<_> = self.stores.iter().map(|store| store.close()).collect();
-        closed.into_iter().collect()
+        self.map_stores(Store::close).into_iter().collect()
     }
 
     /// Creates a snapshot of the store. See [`Store::snapshot`].
@@ -81,8 +106,8 @@ impl PartitionedStore {
     ///
     /// [`ErrorKind::Invalid`] if there are several partitions, and the errors of the store.
     pub fn snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
-        match &self.stores[..] {
-            [one] => one.snapshot(name, skips_head),
+        match &self.open.stores()[..] {
+            [one] => one.store.snapshot(name, skips_head),
             _ => Err(Error::new(
                 ErrorKind::Invalid,
                 "snapshots of several partitions are not supported",
@@ -93,57 +118,46 @@ impl PartitionedStore {
     /// Returns the journals of all stores, those of the first one first. Only the first partition
     /// logs journals. Later calls return nothing. See [`Store::take_journal`].
     pub fn take_journal(&self) -> Vec<Vec<u8>> {
-        let journals = self.stores.iter().map(|store| store.take_journal());
-        journals.flatten().collect()
+        self.map_stores(Store::take_journal).concat()
     }
 
     /// Sets the maximum number of exemplars of all stores together, and drops the oldest ones above
     /// it. Each store keeps an equal share, at least one exemplar if `max` is not zero.
     pub fn set_exemplars_max(&self, max: usize) {
-        let share = max.div_ceil(self.stores.len());
-        let stores = self.stores.iter();
-        stores.for_each(|store| store.set_exemplars_max(share));
+        self.open.set_exemplars_max(max);
     }
 
     /// Sets the source of metric metadata of all stores. See [`Store::set_metadata_source`].
     pub fn set_metadata_source(&self, learn: impl Fn() -> MetadataBatch + Send + Sync + 'static) {
-        let learn = Arc::new(learn);
-        for store in &self.stores {
-            let learn = learn.clone();
-            store.set_metadata_source(Box::new(move || learn()));
-        }
+        self.open.set_metadata_source(Arc::new(learn));
     }
 
     /// Sets the out-of-order window of all stores in milliseconds. See
     /// [`Store::set_late_window_ms`].
     pub fn set_late_window_ms(&self, window_ms: i64) {
-        let stores = self.stores.iter();
-        stores.for_each(|store| store.set_late_window_ms(window_ms));
+        self.open.set_late_window_ms(window_ms);
     }
 
     /// Changes the retention limits of all stores together: each gets the retention time and an
     /// equal share of the size limits. See [`Store::set_retention`].
     pub fn set_retention(&self, retention: RetentionLimits) {
-        let share = retention.divide_among(self.stores.len());
-        self.stores
-            .iter()
-            .for_each(|store| store.set_retention(share));
+        self.open.set_retention(retention);
     }
 
     /// Returns the memory of all stores in bytes. See [`Store::memory_bytes`].
     pub fn memory_bytes(&self) -> usize {
-        self.stores.iter().map(|store| store.memory_bytes()).sum()
+        self.map_stores(Store::memory_bytes).into_iter().sum()
     }
 
     /// Returns the number of active series in all stores. See [`Store::active_series`].
     pub fn active_series(&self) -> usize {
-        self.stores.iter().map(|store| store.active_series()).sum()
+        self.map_stores(Store::active_series).into_iter().sum()
     }
 
     /// Returns the health of the log that is in the worst state, the first one of several.
     pub fn health(&self) -> LogHealth {
         let mut worst = LogHealth::Sound;
-        for health in self.stores.iter().map(|store| store.health()) {
+        for health in self.map_stores(Store::health) {
             if severity(&health) > severity(&worst) {
                 worst = health;
             }
@@ -153,26 +167,26 @@ impl PartitionedStore {
 
     /// Returns the damage found in all stores since they were opened, store by store.
     pub fn damages(&self) -> Vec<Damage> {
-        let damages = self.stores.iter().map(|store| store.damages());
-        damages.flatten().collect()
+        self.map_stores(Store::damages).concat()
     }
 
     /// Returns statistics of all heads together; each table has at most `top` lines. Visits every
     /// series, and finds each label value in all stores.
     pub fn stats(&self, top: usize) -> StoreStats {
-        let stores: Vec<&Store> = self.stores.iter().map(|store| &**store).collect();
+        let open = self.open.stores();
+        let stores: Vec<&Store> = open.iter().map(|open| &*open.store).collect();
         Store::joint_stats(&stores, top)
     }
 
     /// Returns time ranges that contain all samples, which may overlap. See [`Store::time_ranges`].
     pub fn time_ranges(&self) -> Vec<TimeRange> {
-        let ranges = self.stores.iter().map(|store| store.time_ranges());
-        ranges.flatten().collect()
+        self.map_stores(Store::time_ranges).concat()
     }
 
     /// Returns the start time of the oldest block, if there is one.
     pub fn first_block_ms(&self) -> Option<TimestampMs> {
-        self.stores.iter().filter_map(|s| s.first_block_ms()).min()
+        let first = self.map_stores(Store::first_block_ms);
+        first.into_iter().flatten().min()
     }
 
     /// Returns the blocks of all stores in order of time, and the progress of the work on them.
@@ -180,7 +194,7 @@ impl PartitionedStore {
     pub fn block_stats(&self) -> BlockStoreStats {
         let mut joined = BlockStoreStats::default();
         let mut cut_times = Vec::new();
-        for stats in self.stores.iter().map(|store| store.block_stats()) {
+        for stats in self.map_stores(Store::block_stats) {
             joined.blocks.extend(stats.blocks);
             cut_times.push(stats.cut_time);
             add_work(&mut joined.cut, stats.cut);
@@ -215,17 +229,10 @@ fn severity(health: &LogHealth) -> u8 {
     }
 }
 
-/// Writes the metrics of all stores, added up. The log of each store must have its own metrics.
+/// Writes the metrics of all stores, added up.
 impl Collect for PartitionedStore {
     fn collect(&self, sink: &mut dyn MetricSink) {
-        if let [one] = &self.stores[..] {
-            return one.collect(sink);
-        }
-        let mut sums = MetricSums::default();
-        self.stores
-            .iter()
-            .for_each(|store| store.collect(&mut sums));
-        sums.write(sink);
+        self.open.collect(sink);
     }
 }
 

@@ -120,7 +120,6 @@ fn partition_table(data: &Value) -> String {
         "LOG",
         "BLOCKS END",
         "COMMIT",
-        "FIRST CHOICE",
     ];
     let now = data["time"].as_i64();
     let age = |time: &Value| match (now, time.as_i64()) {
@@ -139,7 +138,6 @@ fn partition_table(data: &Value) -> String {
             log.map_or_else(|| ABSENT.to_owned(), format_bytes),
             age(&partition["cutTime"]),
             age(&partition["lastCommitTime"]),
-            text_of(&partition["firstChoice"]),
         ]
     });
     if items(&data["partitions"]).is_empty() {
@@ -252,7 +250,7 @@ mod tests {
             ],
             "partitions": [
                 { "partition": 0, "leader": "a", "epoch": 3, "state": "leading", "position": 42,
-                  "firstChoice": "a", "series": 7, "cutTime": 1_000_000,
+                  "series": 7, "cutTime": 1_000_000,
                   "lastCommitTime": 9_990_000, "logBytes": 13_000_000, "fault": "the bucket\n" },
                 { "partition": 1, "epoch": 0, "state": "unowned", "position": 0 },
             ],

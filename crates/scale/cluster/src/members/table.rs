@@ -1,0 +1,254 @@
+//! The table of members, updated by reports.
+
+use super::report::{NodeReport, PartitionReport, PartitionStage, SeenMember};
+use super::{CONFLICT_AFTER, DEAD_AFTER, LOST_PAUSE, LOST_PAUSE_MAX};
+use crate::ids::PartitionId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The identity of this node.
+#[derive(Clone, Debug)]
+pub struct OwnMember {
+    /// The name of the node.
+    pub name: String,
+    /// The number of this process, higher than those of earlier processes of the node.
+    pub incarnation: u64,
+    /// The address at which other nodes reach this node.
+    pub address: String,
+    /// The version of this process.
+    pub version: String,
+}
+
+/// Another process with the name of this node that is alive.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "another live node has the name {name:?} (at {address}); set firn.cluster.node or \
+     --cluster.node to a name that is unique"
+)]
+pub struct MemberConflict {
+    /// The name of both.
+    pub name: String,
+    /// The address of the other process, or an empty text if only a peer has heard from it.
+    pub address: String,
+}
+
+/// A member that this node has heard from.
+#[derive(Clone, Debug)]
+pub struct KnownMember {
+    /// The newest report of the member.
+    pub report: NodeReport,
+    /// The instant at which that report arrived.
+    pub heard: Duration,
+    /// The instant since which the member has been alive without interruption.
+    pub alive_since: Duration,
+    /// The instants at which claims without a FENCE were first reported.
+    pub(super) fencing_since: BTreeMap<PartitionId, Duration>,
+}
+
+/// A partition that another node took from this one.
+#[derive(Clone, Copy, Debug)]
+struct LostPartition {
+    until: Duration,
+    pause: Duration,
+}
+
+/// The members of a cluster as one node sees them. All instants are on one clock of the caller.
+#[derive(Debug)]
+pub struct MemberTable {
+    pub(super) own: OwnMember,
+    pub(super) partitions: u32,
+    pub(super) started: Duration,
+    pub(super) is_draining: bool,
+    /// By incarnation, so that two processes with one name are two members.
+    members: BTreeMap<u64, KnownMember>,
+    /// The addresses of the config that have not answered yet.
+    unheard: Option<BTreeSet<String>>,
+    lost: BTreeMap<PartitionId, LostPartition>,
+    /// The instants since which partitions have had no claim.
+    pub(super) unowned_since: BTreeMap<PartitionId, Duration>,
+}
+
+impl MemberTable {
+    /// Creates the table of a node that starts `now`, in a cluster with `partitions`.
+    pub fn new(own: OwnMember, partitions: u32, now: Duration) -> Self {
+        Self {
+            own,
+            partitions,
+            started: now,
+            is_draining: false,
+            members: BTreeMap::new(),
+            unheard: None,
+            lost: BTreeMap::new(),
+            unowned_since: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the identity of this node.
+    pub fn own(&self) -> &OwnMember {
+        &self.own
+    }
+
+    /// Sets whether this node leads no partitions from now on.
+    pub fn set_draining(&mut self, is_draining: bool) {
+        self.is_draining = is_draining;
+    }
+
+    /// Returns whether this node leads no partitions by request.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
+    /// Sets the addresses to which reports are sent, without that of this node. Until each of them
+    /// has answered once, a starting node waits for [`DEAD_AFTER`] before it takes over partitions.
+    pub fn set_peers(&mut self, addresses: impl IntoIterator<Item = String>) {
+        if self.unheard.is_none() {
+            self.unheard = Some(addresses.into_iter().collect());
+        }
+    }
+
+    /// Notes that the peer at `address` has answered.
+    pub fn note_answer(&mut self, address: &str) {
+        if let Some(unheard) = &mut self.unheard {
+            unheard.remove(address);
+        }
+    }
+
+    /// Returns whether the reports of the other nodes have arrived, or had the time to.
+    pub fn is_settled(&self, now: Duration) -> bool {
+        let all_heard = self.unheard.as_ref().is_some_and(BTreeSet::is_empty);
+        all_heard || now >= self.started + DEAD_AFTER
+    }
+
+    /// Adds the report of another node, which arrived `now`. A report of this process is ignored.
+    ///
+    /// # Errors
+    ///
+    /// Another live process has the name of this node and started earlier: this one has to end.
+    pub fn add_report(&mut self, now: Duration, report: NodeReport) -> Result<(), MemberConflict> {
+        if report.incarnation == self.own.incarnation {
+            return Ok(());
+        }
+        let conflict = self.find_conflict(now, &report);
+        let before = self.members.remove(&report.incarnation);
+        let was_alive = before.as_ref().is_some_and(|m| now < m.heard + DEAD_AFTER);
+        let mut fencing_since = BTreeMap::new();
+        let claims = report.partitions.iter();
+        for claim in claims.filter(|claim| claim.stage == PartitionStage::TakingOver) {
+            let known = before.as_ref().map(|m| &m.fencing_since);
+            let since = known.and_then(|known| known.get(&claim.partition));
+            fencing_since.insert(claim.partition, since.copied().unwrap_or(now));
+        }
+        let member = KnownMember {
+            alive_since: before.filter(|_| was_alive).map_or(now, |m| m.alive_since),
+            heard: now,
+            fencing_since,
+            report,
+        };
+        self.members.insert(member.report.incarnation, member);
+        self.members
+            .retain(|_, member| now < member.heard + 10 * DEAD_AFTER);
+        conflict.map_or(Ok(()), Err)
+    }
+
+    /// Returns the conflict that `report` shows: it is from a live process with the name of this
+    /// node, or its sender has heard from one lately. The process that started later has to end.
+    fn find_conflict(&self, now: Duration, report: &NodeReport) -> Option<MemberConflict> {
+        let own = &self.own;
+        let conflict = |address: &str| MemberConflict {
+            name: own.name.clone(),
+            address: address.to_owned(),
+        };
+        if report.name == own.name {
+            return (report.incarnation < own.incarnation).then(|| conflict(&report.address));
+        }
+        // A peer may have heard from the process that this one replaces.
+        let is_late = now >= self.started + CONFLICT_AFTER;
+        let is_other = |seen: &&SeenMember| {
+            let is_earlier = seen.incarnation < own.incarnation;
+            seen.name == own.name && is_earlier && u128::from(seen.age_ms) < DEAD_AFTER.as_millis()
+        };
+        let other = report.seen.iter().find(is_other).filter(|_| is_late);
+        other.map(|_| conflict(""))
+    }
+
+    /// Returns the report of this node, which claims `partitions`.
+    pub fn own_report(&self, now: Duration, partitions: Vec<PartitionReport>) -> NodeReport {
+        let seen = self.members.values().map(|member| SeenMember {
+            name: member.report.name.clone(),
+            incarnation: member.report.incarnation,
+            age_ms: now.saturating_sub(member.heard).as_millis() as u64,
+        });
+        NodeReport {
+            name: self.own.name.clone(),
+            incarnation: self.own.incarnation,
+            address: self.own.address.clone(),
+            version: self.own.version.clone(),
+            is_draining: self.is_draining,
+            partitions,
+            seen: seen.collect(),
+        }
+    }
+
+    /// Returns the time since a member was heard from by this node or, as far as the reports show,
+    /// by a peer that this node has heard from.
+    fn silence(&self, now: Duration, member: &KnownMember) -> Duration {
+        let direct = now.saturating_sub(member.heard);
+        let others = self.members.values();
+        let indirect = others.filter_map(|other| {
+            let since = now.saturating_sub(other.heard);
+            let is_it = |seen: &&SeenMember| seen.incarnation == member.report.incarnation;
+            let seen = other.report.seen.iter().find(is_it)?;
+            (since < DEAD_AFTER).then(|| Duration::from_millis(seen.age_ms) + since)
+        });
+        indirect.fold(direct, Duration::min)
+    }
+
+    /// Returns all members that this node remembers, with the time since they were heard from. Of
+    /// several processes with one name it returns the latest.
+    pub fn members(&self, now: Duration) -> Vec<(&KnownMember, Duration)> {
+        let mut latest: BTreeMap<&str, &KnownMember> = BTreeMap::new();
+        for member in self.members.values() {
+            // Ascending by incarnation: later processes replace earlier ones.
+            latest.insert(&member.report.name, member);
+        }
+        latest.remove(&*self.own.name);
+        let members = latest.into_values();
+        members.map(|m| (m, self.silence(now, m))).collect()
+    }
+
+    /// Returns the other members that are alive.
+    pub fn live_members(&self, now: Duration) -> Vec<&KnownMember> {
+        let members = self.members(now).into_iter();
+        let live = members.filter(|(_, silence)| *silence < DEAD_AFTER);
+        live.map(|(member, _)| member).collect()
+    }
+
+    /// Returns the live member that leads `partition` or is about to, with its claim: of several
+    /// the one with the highest epoch, which is the last that created a FENCE.
+    pub fn claimant(
+        &self,
+        now: Duration,
+        partition: PartitionId,
+    ) -> Option<(&KnownMember, &PartitionReport)> {
+        let live = self.live_members(now).into_iter();
+        let claims = live.filter_map(|m| Some((m, m.report.claim(partition)?)));
+        claims.max_by_key(|(_, claim)| (claim.epoch, claim.stage == PartitionStage::Leading))
+    }
+
+    /// Notes that another node took `partition` from this one, or that a takeover failed. This node
+    /// does not take it over again for a while, which doubles with each loss.
+    pub fn note_loss(&mut self, now: Duration, partition: PartitionId) {
+        let before = self.lost.get(&partition);
+        // A long leadership ends the series of losses.
+        let recent = before.filter(|lost| now < lost.until + LOST_PAUSE_MAX);
+        let pause = recent.map_or(LOST_PAUSE, |lost| (2 * lost.pause).min(LOST_PAUSE_MAX));
+        let until = now + pause;
+        self.lost.insert(partition, LostPartition { until, pause });
+    }
+
+    /// Returns whether this node has to leave `partition` alone because it lost it lately.
+    pub(super) fn pauses_after_loss(&self, now: Duration, partition: PartitionId) -> bool {
+        let lost = self.lost.get(&partition);
+        lost.is_some_and(|lost| now < lost.until)
+    }
+}
