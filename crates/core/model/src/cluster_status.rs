@@ -89,7 +89,8 @@ pub struct PartitionStatus {
     pub last_commit_ms: Option<TimestampMs>,
     /// Size in bytes of the log that a takeover replays. `None` if it is unknown.
     pub log_bytes: Option<u64>,
-    /// Reason why the partition accepts no writes on the reporting node.
+    /// Reason why the reporting node accepts no writes of the partition, or why its last leadership
+    /// ended if another node leads.
     pub fault: Option<String>,
 }
 

@@ -77,7 +77,6 @@ struct PartitionDocument {
     state: &'static str,
     position: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_time: Option<TimestampMs>,
