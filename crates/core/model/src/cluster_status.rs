@@ -1,7 +1,8 @@
 //! The state of a cluster as one node sees it, for the status API and the commands.
 //!
-//! Invariant: a [`ClusterStatus`] is a snapshot without effects. Two nodes may see different states,
-//! because members exchange theirs at intervals; only the log of a partition decides who leads it.
+//! Invariant: a [`ClusterStatus`] is a snapshot without effects. Two nodes may see different
+//! states, because members exchange theirs at intervals; only the log of a partition decides who
+//! leads it.
 //!
 //! This module leaves to others: the exchange between members (`firn-cluster`), and the JSON and
 //! text forms (`firn-server`, the commands).

@@ -284,8 +284,14 @@ partition 1 has no leader";
         let (replaced, stopped) = (fault("following"), fault("leading"));
         let cases = [
             (json!({ "enabled": true, "partitions": [led] }), Some(true)),
-            (json!({ "enabled": true, "partitions": [replaced] }), Some(true)),
-            (json!({ "enabled": true, "partitions": [stopped] }), Some(false)),
+            (
+                json!({ "enabled": true, "partitions": [replaced] }),
+                Some(true),
+            ),
+            (
+                json!({ "enabled": true, "partitions": [stopped] }),
+                Some(false),
+            ),
             (json!({ "enabled": true, "partitions": [{}] }), Some(false)),
             (json!({ "enabled": true }), Some(false)),
             (
