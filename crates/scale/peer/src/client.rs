@@ -166,15 +166,7 @@ impl PeerClient {
             .call(APPEND_PATH, append.bytes().clone(), timeout)
             .await?;
         let mut appended = decode_appended(&payload)?;
-        let outcome = &mut appended.outcome;
-        let samples = outcome.rejected.iter_mut().map(|r| &mut r.first_series);
-        let exemplars = outcome.refused_exemplars.iter_mut();
-        for series in samples.chain(exemplars.map(|r| &mut r.first_series)) {
-            *series = append.number(*series).ok_or_else(|| {
-                let text = format!("peer {}: unknown series {series}", self.address());
-                Error::new(ErrorKind::Internal, text)
-            })?;
-        }
+        append.restore_numbers(&mut appended.outcome)?;
         Ok(appended)
     }
 

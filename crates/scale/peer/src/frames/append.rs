@@ -24,7 +24,7 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::TimedExemplar;
 use firn_model::fingerprint::{Fingerprint, SeriesHash};
 use firn_model::labels::{LabelsRef, is_canonical};
-use firn_model::store::{AppendBounds, LateSamplePolicy};
+use firn_model::store::{AppendBounds, AppendOutcome, LateSamplePolicy};
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::KEY_FORMAT;
 use std::sync::Arc;
@@ -53,12 +53,25 @@ impl EncodedAppend {
         &self.bytes
     }
 
-    /// Returns the index in the part of the sender of a series of the frame, if there is one.
-    pub(crate) fn number(&self, series: usize) -> Option<usize> {
-        match &self.numbers {
-            None => Some(series),
-            Some(numbers) => numbers.get(series).map(|number| *number as usize),
+    /// Replaces the indexes of series of the frame by those in the part of the sender.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Internal`] if the frame has no series with such an index.
+    pub(crate) fn restore_numbers(&self, outcome: &mut AppendOutcome) -> Result<(), Error> {
+        let Some(numbers) = &self.numbers else {
+            return Ok(());
+        };
+        let samples = outcome.rejected.iter_mut().map(|r| &mut r.first_series);
+        let exemplars = outcome.refused_exemplars.iter_mut();
+        for series in samples.chain(exemplars.map(|r| &mut r.first_series)) {
+            let number = numbers.get(*series).ok_or_else(|| {
+                let text = format!("outcome of the unknown series {series}");
+                Error::new(ErrorKind::Internal, text)
+            })?;
+            *series = *number as usize;
         }
+        Ok(())
     }
 }
 

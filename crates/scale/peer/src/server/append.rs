@@ -11,7 +11,7 @@
 use super::PeerServerState;
 use crate::bytes::FrameReader;
 use crate::failure::{PeerFailure, encode_answer};
-use crate::frames::append::{AppendFrame, decode_append};
+use crate::frames::append::{AppendFrame, EncodedAppend, decode_append};
 use crate::frames::outcome::{PeerAppended, PeerSeriesRejection, encode_appended};
 use bytes::Bytes;
 use firn_model::batch::{Batch, BatchSource};
@@ -144,6 +144,33 @@ fn begin_batch(
         tenant: frame.tenant,
         invalid_series: invalid.collect(),
     })
+}
+
+impl EncodedAppend {
+    /// Appends the part to a store of this process, for a node that became the leader after it
+    /// had encoded the part. The outcome is that of an append at a peer.
+    ///
+    /// # Errors
+    ///
+    /// The error of the store, as [`PeerFailure::Failed`].
+    pub async fn append_to(&self, store: Arc<dyn Append>) -> Result<PeerAppended, PeerFailure> {
+        let (frame, appender) = (self.bytes().clone(), store.clone());
+        let begin = move || -> Result<BegunAppend, PeerFailure> {
+            let mut batch = Batch::default();
+            let decoded = decode_append(&frame, &mut batch)?;
+            begin_batch(&*appender, decoded, &mut batch)
+        };
+        let begun = tokio::task::spawn_blocking(begin).await;
+        let panicked = |_| Error::new(ErrorKind::Internal, "the append panicked").into();
+        let begun = begun.unwrap_or_else(|e| Err(panicked(e)))?;
+        let mut outcome = begun.ticket.await?;
+        self.restore_numbers(&mut outcome)?;
+        Ok(PeerAppended {
+            outcome,
+            newest: store.newest_time(&begun.tenant),
+            invalid_series: begun.invalid_series,
+        })
+    }
 }
 
 /// The batch of a frame as a source: keys of remote write with known fingerprints.
