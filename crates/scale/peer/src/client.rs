@@ -56,8 +56,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The message of a status with which tonic ends a request after its timeout, at either end.
 const TIMEOUT_TEXT: &str = "Timeout expired";
 
-/// The interval in which an idle connection is checked, and the time for the reply.
-pub(crate) const KEEPALIVE: Duration = Duration::from_secs(10);
+/// The interval of pings on a connection with open requests.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The time after which a ping without an answer ends the connection, so that requests to a machine
+/// that is gone fail about when its peers consider it dead.
+pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes that a stream and a connection may receive before they are processed.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
@@ -128,8 +132,8 @@ impl PeerClient {
             .connect_timeout(CONNECT_TIMEOUT)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_timeout(KEEPALIVE);
+            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(KEEPALIVE_TIMEOUT);
         // A channel starts a task.
         let _entered = runtime.enter();
         let connect = || endpoint.connect_with_connector_lazy(connector.clone());
