@@ -153,7 +153,8 @@ impl PeerClient {
     }
 
     /// Fails all requests under way, and all later ones, with [`PeerFailure::Unavailable`]. For a
-    /// peer that is considered dead: a connection to a machine that is gone need not fail by itself.
+    /// peer that is considered dead: a connection to a machine that is gone may never fail by
+    /// itself.
     pub fn disconnect(&self) {
         self.0.is_disconnected.send_replace(true);
     }
