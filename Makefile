@@ -41,7 +41,7 @@ help:
 	@echo "make soak         run the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make fuzz         fuzz TARGET=$(TARGET) for SECONDS=$(SECONDS), guided by coverage"
 	@echo "make figures      count lines, import cycles, long functions, unsafe code and duplicates (FIRN_ROOT=DIR for another checkout)"
-	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
+	@echo "make conformance  run the PromQL scripts, or those in the folders SCRIPTS"
 	@echo "make answers      record the expected answers again from PLAIN=http://... (no features), FULL=http://...,"
 	@echo "                  STARTS=http://..., REQUESTS=http://... and FILLED=http://...; tests/answers/record.rs"
 	@echo "                  describes the servers"
@@ -84,7 +84,7 @@ interleavings: compile
 	$(LINTED) test -p firn-storage --features shuttle --lib --locked interleavings
 
 test: install check
-	$(MAKE) conformance SCRIPTS=tests/promql FIRN=target/debug/firn
+	$(MAKE) conformance FIRN=target/debug/firn
 
 # Only these builds embed the commit. Other builds do not, so that a commit recompiles nothing.
 dist bench: export FIRN_REVISION ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -115,10 +115,12 @@ target/release/firn: build
 
 target/debug/firn: compile
 
-# Also on three stores that divide the series, as the partitions of a cluster do.
+# Firn's own scripts and those of Prometheus, also on three stores that divide the series as the partitions of a
+# cluster do.
+SCRIPTS ?= tests/promql tests/promql/prometheus
 conformance: $(FIRN)
-	$(FIRN) test promql $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))
-	$(FIRN) test promql --partitions 3 $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))
+	$(FIRN) test promql $(wildcard $(SCRIPTS:%=%/*.test))
+	$(FIRN) test promql --partitions 3 $(wildcard $(SCRIPTS:%=%/*.test))
 
 answers:
 	$(if $(PLAIN),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record plain $(PLAIN))
