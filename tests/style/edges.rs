@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 23] = [
+const EDGES: [(&str, &[&str]); 24] = [
     ("goregex", &[]),
     ("yaml", &[]),
     ("model", &["goregex"]),
@@ -24,6 +24,7 @@ const EDGES: [(&str, &[&str]); 23] = [
     ("rules", &["yaml", "model", "gotemplate", "promql"]),
     ("bucket", &["model", "http-client"]),
     ("cluster", &["model", "storage", "bucket"]),
+    ("peer", &["model", "wire", "x509"]),
     (
         "discovery",
         &["yaml", "model", "config-schema", "wire", "http-client"],

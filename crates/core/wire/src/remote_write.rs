@@ -67,6 +67,7 @@ use firn_model::labels::LabelsRef;
 use firn_model::metadata::MetadataBatch;
 use interned::{InternedRequestDecoder, WriteRequestSymbols};
 use request::Request;
+use std::sync::LazyLock;
 
 /// A version of the protocol, which a sender selects by the name of the message in the content
 /// type. Version 1.0 is the default.
@@ -257,6 +258,16 @@ impl RemoteWriteDecoder {
 }
 
 impl<'d> DecodedWriteRequest<'d> {
+    /// Wraps a batch whose undecoded keys have the format [`KEY_FORMAT`] and were received from
+    /// another process that decoded the request, without metadata. `limits` apply to the labels
+    /// that are decoded.
+    pub fn of_keys(batch: &'d mut Batch, limits: &'d WireLimits) -> Self {
+        static NO_METADATA: LazyLock<MetadataBatch> = LazyLock::new(MetadataBatch::default);
+        let counts = WriteRejectionCounts::default();
+        let log_bytes = batch.message_bytes();
+        Self::from_keys((batch, &NO_METADATA), counts, log_bytes, limits)
+    }
+
     /// Wraps the result of a walk: series whose keys have the format [`KEY_FORMAT`], in the batch.
     pub(crate) fn from_keys(
         (batch, metadata): (&'d mut Batch, &'d MetadataBatch),

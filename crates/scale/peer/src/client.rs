@@ -1,0 +1,404 @@
+//! The client of one peer.
+//!
+//! ```text
+//! append, exchange   unary calls on a runtime       on two connections,
+//! reads              a stream, from a thread        made when they are needed
+//! ```
+//!
+//! Invariants: a failed connection is made again by the next request; a request ends after its
+//! timeout at the latest. Nothing is repeated here.
+
+mod read_stream;
+mod selection;
+
+use crate::codec::{APPEND_PATH, EXCHANGE_PATH, RawCodec};
+use crate::connection::PeerConnector;
+use crate::credentials::{FRAME_BYTES_HEADER, PeerCredentials};
+use crate::failure::{PeerFailure, decode_answer};
+use crate::frames::answers::{
+    decode_exemplars, decode_metadata, decode_strings, decode_texts, split_found,
+};
+use crate::frames::append::EncodedAppend;
+use crate::frames::outcome::{PeerAppended, decode_appended};
+use crate::frames::requests::{MatcherText, PartitionScope, ReadRequest, SeriesRequest};
+use crate::options::PeerOptions;
+use crate::service::ReadConsistency;
+use crate::tls::build_client_config;
+use bytes::Bytes;
+use firn_model::budget::Budget;
+use firn_model::cancel::CancelToken;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::exemplar::SeriesExemplarResult;
+use firn_model::losses::DataLossWarnings;
+use firn_model::metadata::MetadataBatch;
+use firn_model::sample::TimeRange;
+use firn_model::store::{ExemplarRequest, MetadataRequest, SelectRequest, Selection};
+use firn_model::tenant::TenantId;
+use http::uri::PathAndQuery;
+use read_stream::{ReadLimits, ReadStream};
+use selection::PeerSelection;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+
+/// Number of connections to a peer. Appends and reads alternate between them.
+const CONNECTIONS: usize = 2;
+
+/// Maximum duration of a connection attempt, including the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The interval in which an idle connection is checked, and the time for the reply.
+pub(crate) const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Bytes that a stream and a connection may receive before they are processed.
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
+pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
+/// A client of one peer. Cloning is cheap, and clones share the connections.
+#[derive(Clone)]
+pub struct PeerClient(Arc<PeerClientState>);
+
+struct PeerClientState {
+    address: Arc<str>,
+    channels: [Channel; CONNECTIONS],
+    next: AtomicUsize,
+    credentials: PeerCredentials,
+    frame_bytes_max: usize,
+    runtime: Handle,
+}
+
+impl std::fmt::Debug for PeerClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PeerClient({})", self.0.address)
+    }
+}
+
+/// The partitions of a read, and its limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerReadScope {
+    /// The numbers of the partitions, all of which the peer must have.
+    pub partitions: Vec<u32>,
+    /// The consistency of the look-up.
+    pub consistency: ReadConsistency,
+    /// Maximum duration of each request: of the look-up, and of each later read of a selection.
+    pub timeout: Duration,
+}
+
+impl PeerReadScope {
+    fn partition_scope(&self) -> PartitionScope {
+        PartitionScope {
+            partitions: self.partitions.clone(),
+            consistency: self.consistency,
+        }
+    }
+}
+
+impl PeerClient {
+    /// Creates a client of the peer at `host:port`, whose tasks run on `runtime`. Connects when the
+    /// first request is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailure::Rejected`] if the address or a certificate is invalid.
+    pub fn new(address: &str, options: &PeerOptions, runtime: Handle) -> Result<Self, PeerFailure> {
+        let invalid = |text: String| PeerFailure::Rejected(format!("peer {address:?}: {text}"));
+        let tls = options.security.tls.as_ref().map(build_client_config);
+        let tls = tls.transpose().map_err(invalid)?;
+        let connector = PeerConnector::new(address, tls).map_err(PeerFailure::Rejected)?;
+        let endpoint = Endpoint::from_shared(format!("http://{address}"));
+        let endpoint = endpoint.map_err(|e| invalid(e.to_string()))?;
+        if endpoint.uri().port_u16().is_none() {
+            return Err(invalid("the address has no port".into()));
+        }
+        let endpoint = endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE);
+        // A channel starts a task.
+        let _entered = runtime.enter();
+        let connect = || endpoint.connect_with_connector_lazy(connector.clone());
+        let channels = [connect(), connect()];
+        Ok(Self(Arc::new(PeerClientState {
+            address: address.into(),
+            channels,
+            next: AtomicUsize::new(0),
+            credentials: PeerCredentials::new(options),
+            frame_bytes_max: options.frame_bytes_max,
+            runtime: runtime.clone(),
+        })))
+    }
+
+    /// Returns the address of the peer, as it was given.
+    pub fn address(&self) -> &str {
+        &self.0.address
+    }
+
+    /// Exchanges the state of members with the peer. Both sides interpret the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the peer, or of the connection; and [`ErrorKind::Limited`] for a request or
+    /// an answer above the limit of frames.
+    pub async fn exchange(&self, request: Bytes, timeout: Duration) -> Result<Bytes, PeerFailure> {
+        self.call(EXCHANGE_PATH, request, timeout).await
+    }
+
+    /// Appends a part of a batch at the peer. Returns when its samples are durable and visible
+    /// there.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the peer, or of the connection. After [`PeerFailure::Unavailable`] the
+    /// samples may be stored; a repetition stores them once. [`ErrorKind::Limited`] for a frame
+    /// above the limit.
+    pub async fn append(
+        &self,
+        append: &EncodedAppend,
+        timeout: Duration,
+    ) -> Result<PeerAppended, PeerFailure> {
+        let payload = self
+            .call(APPEND_PATH, append.bytes().clone(), timeout)
+            .await?;
+        let mut appended = decode_appended(&payload)?;
+        let outcome = &mut appended.outcome;
+        let samples = outcome.rejected.iter_mut().map(|r| &mut r.first_series);
+        let exemplars = outcome.refused_exemplars.iter_mut();
+        for series in samples.chain(exemplars.map(|r| &mut r.first_series)) {
+            *series = append.number(*series).ok_or_else(|| {
+                let text = format!("peer {}: unknown series {series}", self.address());
+                Error::new(ErrorKind::Internal, text)
+            })?;
+        }
+        Ok(appended)
+    }
+
+    /// Opens a selection at the peer. The calling thread waits, so it must not be one of a runtime.
+    /// Labels are fetched in chunks when they are needed.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the peer or of the connection, and [`PeerFailure::Failed`] if a limit of the
+    /// request is exceeded or it was canceled. This holds for all reads.
+    pub fn select(
+        &self,
+        scope: &PeerReadScope,
+        request: SelectRequest<'_>,
+    ) -> Result<Arc<dyn Selection>, PeerFailure> {
+        let selection = PeerSelection::open(self, scope, request, false)?;
+        Ok(Arc::new(selection))
+    }
+
+    /// Opens a selection whose samples will not be read. Fetches all labels.
+    pub fn select_labels(
+        &self,
+        scope: &PeerReadScope,
+        request: SelectRequest<'_>,
+    ) -> Result<Arc<dyn Selection>, PeerFailure> {
+        let selection = PeerSelection::open(self, scope, request, true)?;
+        Ok(Arc::new(selection))
+    }
+
+    /// Returns the label names of the matching series, sorted.
+    pub fn label_names(
+        &self,
+        scope: &PeerReadScope,
+        request: SelectRequest<'_>,
+    ) -> Result<Vec<String>, PeerFailure> {
+        let names = ReadRequest::LabelNames(series_request(scope, &request));
+        self.look_up(names, scope, request, |bytes| Ok(decode_texts(bytes)?))
+    }
+
+    /// Returns the values of the label `name` on the matching series, sorted.
+    pub fn label_values(
+        &self,
+        name: &str,
+        scope: &PeerReadScope,
+        request: SelectRequest<'_>,
+    ) -> Result<Vec<Vec<u8>>, PeerFailure> {
+        let values = ReadRequest::LabelValues {
+            name: name.to_owned(),
+            series: series_request(scope, &request),
+        };
+        self.look_up(values, scope, request, |bytes| Ok(decode_strings(bytes)?))
+    }
+
+    /// Returns the exemplars of the matching series, ordered by the labels of the series.
+    pub fn exemplars(
+        &self,
+        scope: &PeerReadScope,
+        request: ExemplarRequest<'_>,
+    ) -> Result<Vec<SeriesExemplarResult>, PeerFailure> {
+        let text = |set: &Vec<_>| set.iter().map(MatcherText::from_matcher).collect();
+        let exemplars = ReadRequest::Exemplars {
+            scope: scope.partition_scope(),
+            tenant: request.tenant.clone(),
+            sets: request.sets.iter().map(text).collect(),
+            range: request.range,
+        };
+        let limits = ReadLimits {
+            cancel: request.cancel,
+            budget: request.budget,
+            timeout: scope.timeout,
+        };
+        self.request_once(exemplars, limits, |bytes| Ok(decode_exemplars(bytes)?))
+    }
+
+    /// Returns the metadata that the peer has received or stored.
+    pub fn metadata(
+        &self,
+        request: MetadataRequest<'_>,
+        timeout: Duration,
+    ) -> Result<MetadataBatch, PeerFailure> {
+        let metadata = ReadRequest::Metadata {
+            tenant: request.tenant.clone(),
+            metric: request.metric.map(str::to_owned),
+        };
+        let limits = ReadLimits {
+            cancel: request.cancel,
+            budget: request.budget,
+            timeout,
+        };
+        self.request_once(metadata, limits, |bytes| Ok(decode_metadata(bytes)?))
+    }
+
+    /// Returns texts about lost data of `tenant` in `range`; with `of_labels`, about data that
+    /// label names and values need. The number of texts beyond the longest list is approximate.
+    pub fn losses(
+        &self,
+        scope: &PeerReadScope,
+        tenant: &TenantId,
+        range: TimeRange,
+        of_labels: bool,
+    ) -> Result<DataLossWarnings, PeerFailure> {
+        let losses = ReadRequest::Losses {
+            scope: scope.partition_scope(),
+            tenant: tenant.clone(),
+            range,
+            is_of_labels: of_labels,
+        };
+        let limits = ReadLimits {
+            cancel: &CancelToken::new(),
+            budget: &Budget::new("losses", self.0.frame_bytes_max),
+            timeout: scope.timeout,
+        };
+        let texts = self.request_once(losses, limits, |bytes| Ok(decode_texts(bytes)?))?;
+        let losses = DataLossWarnings::default();
+        texts.iter().for_each(|text| losses.add(text));
+        Ok(losses)
+    }
+
+    /// Sends a look-up whose answer is a message with the number of found series and a result.
+    fn look_up<T>(
+        &self,
+        request: ReadRequest,
+        scope: &PeerReadScope,
+        select: SelectRequest<'_>,
+        decode: impl FnOnce(&[u8]) -> Result<T, PeerFailure>,
+    ) -> Result<T, PeerFailure> {
+        let limits = ReadLimits::of_select(&select, scope);
+        self.request_once(request, limits, |bytes| {
+            let (found, answer) = split_found(bytes)?;
+            select.series.add_series(found)?;
+            decode(decode_answer(answer)?)
+        })
+    }
+
+    /// Sends a request whose answer is one message.
+    fn request_once<T>(
+        &self,
+        request: ReadRequest,
+        limits: ReadLimits<'_>,
+        decode: impl FnOnce(&[u8]) -> Result<T, PeerFailure>,
+    ) -> Result<T, PeerFailure> {
+        let stream = ReadStream::open(self);
+        let mut answer = stream.request(request, limits)?;
+        let message = answer.expect_message()?;
+        decode(&message.bytes)
+    }
+
+    async fn call(
+        &self,
+        path: &'static str,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, PeerFailure> {
+        let (bytes, limit) = (body.len(), self.0.frame_bytes_max);
+        if bytes > limit {
+            let text = format!("frame for a peer is too large: {bytes} bytes, limit {limit}");
+            return Err(Error::new(ErrorKind::Limited, text).into());
+        }
+        let mut request = Request::new(body);
+        self.0.credentials.sign(request.metadata_mut());
+        request
+            .metadata_mut()
+            .insert(FRAME_BYTES_HEADER, bytes.into());
+        request.set_timeout(timeout);
+        let mut grpc = self.grpc();
+        let calling = async {
+            let ready = grpc.ready().await;
+            ready.map_err(|e| Status::from_error(Box::new(e)))?;
+            grpc.unary(request, PathAndQuery::from_static(path), RawCodec)
+                .await
+        };
+        let answer = match tokio::time::timeout(timeout, calling).await {
+            Err(_) => return Err(self.timeout_failure(timeout)),
+            Ok(Err(status)) => return Err(self.status_failure(&status)),
+            Ok(Ok(response)) => response.into_inner(),
+        };
+        let payload = decode_answer(&answer)?;
+        Ok(answer.slice_ref(payload))
+    }
+
+    fn grpc(&self) -> Grpc<Channel> {
+        let next = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let channel = self.0.channels[next % CONNECTIONS].clone();
+        Grpc::new(channel)
+            .max_decoding_message_size(self.0.frame_bytes_max)
+            .max_encoding_message_size(self.0.frame_bytes_max)
+    }
+
+    fn timeout_failure(&self, timeout: Duration) -> PeerFailure {
+        let address = self.address();
+        PeerFailure::Unavailable(format!("peer {address} did not answer within {timeout:?}"))
+    }
+
+    /// Returns the failure of a request that the peer, or the connection, did not answer.
+    fn status_failure(&self, status: &Status) -> PeerFailure {
+        let mut text = format!("peer {}: {}", self.address(), status.message());
+        let mut source = std::error::Error::source(status);
+        while let Some(reason) = source {
+            let reason_text = reason.to_string();
+            if !text.ends_with(&reason_text) {
+                text.push_str(": ");
+                text.push_str(&reason_text);
+            }
+            source = reason.source();
+        }
+        match status.code() {
+            Code::FailedPrecondition | Code::Unimplemented => PeerFailure::Rejected(text),
+            Code::OutOfRange => PeerFailure::Failed(Error::new(ErrorKind::Limited, text)),
+            _ => PeerFailure::Unavailable(text),
+        }
+    }
+}
+
+fn series_request(scope: &PeerReadScope, request: &SelectRequest<'_>) -> SeriesRequest {
+    SeriesRequest {
+        scope: scope.partition_scope(),
+        tenant: request.tenant.clone(),
+        matchers: request
+            .matchers
+            .iter()
+            .map(MatcherText::from_matcher)
+            .collect(),
+        range: request.range,
+        is_newest_only: request.newest_only,
+        series_max: request.series.remaining() as u64,
+    }
+}

@@ -1,0 +1,1 @@
+//! Tests of client and server over loopback.
