@@ -131,9 +131,10 @@ impl SampleLedger {
             let due = from.filter(|(_, entry)| entry.fate != SampleFate::Sent);
             due.map(|(key, entry)| (*key, *entry)).collect()
         };
-        let Some(((to_ms, _), _)) = due.last() else {
+        let (Some(((first_ms, _), _)), Some(((to_ms, _), _))) = (due.first(), due.last()) else {
             return 200;
         };
+        let from_ms = from_ms.max(*first_ms);
         // A range selector excludes its left end.
         let (writer, span_ms) = (self.writer, to_ms - from_ms + 1);
         let expr = format!("load{{writer=\"{writer}\"}}[{span_ms}ms]");
