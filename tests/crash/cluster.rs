@@ -217,7 +217,7 @@ impl FailingNodes {
             self.parts.counts.write_count() >= target
         });
         load.stop();
-        let is_full = round % FULL_CHECK_ROUNDS == 0;
+        let is_full = round.is_multiple_of(FULL_CHECK_ROUNDS);
         self.compare(if is_full { 0 } else { from_ms });
         if is_full {
             self.audit(&format!("in round {round}"));
