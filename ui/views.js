@@ -161,7 +161,8 @@ function partitionRow(status, partition) {
   return [
     element("b", {}, String(partition.partition)),
     leader ?? element("span", { class: "trouble" }, "none"),
-    [badge(partition.state), ...trouble(partition.fault)],
+    // With another leader, the fault is that of a leadership that ended at this node.
+    [badge(partition.state), ...trouble(partition.state === "following" ? "" : partition.fault)],
     String(partition.epoch),
     String(partition.position),
     series === undefined ? "–" : formatNumber(series),

@@ -29,6 +29,12 @@ fail() {
 case $kind in file | s3) ;; *) fail "BUCKET=$kind: expected file or s3" ;; esac
 [ -x "$firn" ] || fail "$firn is not a program: run make build"
 
+for port in "$http" $((http + 1)) $((http + 2)); do
+    if "$firn" check healthy --url="http://127.0.0.1:$port" >/dev/null 2>&1; then
+        fail "port $port is taken by another server: set HTTP_PORT, PEER_PORT and S3_PORT"
+    fi
+done
+
 # With job control, Ctrl-C reaches the script alone, which then stops the nodes one time each.
 if (: </dev/tty) 2>/dev/null; then set -m; fi
 

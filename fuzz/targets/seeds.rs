@@ -10,6 +10,8 @@ mod folder;
 #[path = "../../crates/edge/remote_write/src/queue/bodies/format.rs"]
 #[allow(dead_code)]
 mod format;
+#[path = "peer_seeds.rs"]
+mod peer_seeds;
 #[path = "tsdb_seeds.rs"]
 mod tsdb_seeds;
 
@@ -140,6 +142,7 @@ fn main() -> std::io::Result<()> {
     write(dir, "tsdb_wal", tsdb_seeds::logs())?;
     write(dir, "tsdb_head", tsdb_seeds::heads())?;
     write(dir, "segment", cluster_seeds::all())?;
+    write(dir, "peer_frame", peer_seeds::all())?;
     write(dir, "certificates", certificates())?;
     let responses = include_str!("../../crates/lib/http_client/src/tests/http1.tsv");
     let responses = responses.lines().filter_map(|row| row.split('\t').nth(2));

@@ -1,11 +1,18 @@
-//! `firn cluster check` with a folder, with invalid URLs and with a store that cannot be reached.
+//! `firn cluster check` with a folder, with invalid URLs and with a store that cannot be reached;
+//! `status` and `drain` with servers that are no nodes.
 
-use crate::harness::server::firn;
+use crate::harness::server::{Server, firn};
 
 /// The exit code, the output and the errors of `firn cluster check URL`.
 fn check(url: &str, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    run(&["check", url], variables)
+}
+
+/// The exit code, the output and the errors of `firn cluster` with these arguments.
+fn run(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let output = firn()
-        .args(["cluster", "check", url])
+        .arg("cluster")
+        .args(arguments)
         .envs(variables.iter().copied())
         .output()
         .expect("the binary runs");
@@ -104,4 +111,38 @@ fn cluster_check_takes_the_bucket_from_a_config() {
         errors.contains("there is no section firn.cluster"),
         "{errors}"
     );
+}
+
+#[test]
+fn cluster_status_and_drain_of_other_servers_give_the_reason() {
+    let data = tempfile::tempdir().unwrap();
+    let closed = Server::start(&data.path().join("closed"), &[]);
+    let open = Server::start(&data.path().join("open"), &["--web.enable-lifecycle"]);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = port.local_addr().unwrap().to_string();
+    drop(port);
+    let no_node = "this server is not a node of a cluster: firn.cluster is not set";
+    for (arguments, code, fault) in [
+        (&["status", &closed.address][..], 1, no_node),
+        (&["status", "--json", &closed.address], 1, no_node),
+        (
+            &["drain", &closed.address],
+            1,
+            "/-/drain: status 403: Lifecycle API is not enabled.",
+        ),
+        (&["drain", &open.address], 1, no_node),
+        (&["drain", "--undo", &open.address], 1, no_node),
+        (&["status", &nobody], 1, "refused"),
+        (&["drain", "http://a b"], 2, "parse \"http://a b/-/drain\""),
+        (&["status", "--http.config.file", "/none", "a"], 2, "/none"),
+    ] {
+        let (found, out, err) = run(arguments, &[]);
+        assert_eq!(found, Some(code), "{arguments:?}: {out}{err}");
+        let start = format!("firn cluster {}: ", arguments[0]);
+        assert!(
+            err.starts_with(&start) && err.contains(fault) && err.lines().count() == 1,
+            "{arguments:?}: {err}"
+        );
+        assert!(out.is_empty(), "{arguments:?}: {out}");
+    }
 }

@@ -23,7 +23,7 @@ const EDGES: [(&str, &[&str]); 24] = [
     ("http-client", &["yaml", "model", "config-schema", "x509"]),
     ("rules", &["yaml", "model", "gotemplate", "promql"]),
     ("bucket", &["model", "http-client"]),
-    ("cluster", &["model", "storage", "bucket"]),
+    ("cluster", &["model", "storage", "bucket", "peer"]),
     ("peer", &["model", "wire", "x509"]),
     (
         "discovery",
@@ -83,6 +83,7 @@ const EDGES: [(&str, &[&str]); 24] = [
             "rules",
             "bucket",
             "cluster",
+            "peer",
             "discovery",
             "aggregation",
             "ingest",

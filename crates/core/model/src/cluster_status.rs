@@ -1,7 +1,8 @@
 //! The state of a cluster as one node sees it, for the status API and the commands.
 //!
-//! Invariant: a [`ClusterStatus`] is a snapshot without effects. Two nodes may see different states,
-//! because members exchange theirs at intervals; only the log of a partition decides who leads it.
+//! Invariant: a [`ClusterStatus`] is a snapshot without effects. Two nodes may see different
+//! states, because members exchange theirs at intervals; only the log of a partition decides who
+//! leads it.
 //!
 //! This module leaves to others: the exchange between members (`firn-cluster`), and the JSON and
 //! text forms (`firn-server`, the commands).
@@ -89,7 +90,8 @@ pub struct PartitionStatus {
     pub last_commit_ms: Option<TimestampMs>,
     /// Size in bytes of the log that a takeover replays. `None` if it is unknown.
     pub log_bytes: Option<u64>,
-    /// Reason why the partition accepts no writes on the reporting node.
+    /// Reason why the reporting node accepts no writes of the partition, or why its last leadership
+    /// ended if another node leads.
     pub fault: Option<String>,
 }
 

@@ -124,7 +124,8 @@ impl BucketMetrics {
         self.operations[op as usize].hedges.inc();
     }
 
-    /// Records that the store failed the test of conditional creations. Lasts until the process ends.
+    /// Records that the store failed the test of conditional creations. Lasts until the process
+    /// ends.
     pub fn set_refused(&self) {
         self.refused.set(1);
     }

@@ -13,8 +13,9 @@ pub struct ClusterId(pub u128);
 pub struct WriterId(pub u128);
 
 /// The number of a partition, from zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[derive(Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct PartitionId(pub u32);
 
 /// The number of a segment in the log of its partition, which is the last part of its key. The
@@ -39,8 +40,9 @@ impl SegmentSequence {
 
 /// The number of a leadership of a partition. Each FENCE has a higher one than all before it. Zero
 /// is before the first leader.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[derive(Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Epoch(pub u64);
 
 impl Epoch {

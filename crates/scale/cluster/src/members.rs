@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Nodes exchange reports every [`EXCHANGE_INTERVAL`]: their name, the partitions that they lead,
-//! and the members that they have heard from. A node takes over a partition that no live member
+//! and the reports of the members that they have heard from, so that a lost link between two nodes
+//! is bridged by a third one. A node takes over a partition that no live member
 //! claims. The member with the fewest partitions is chosen; all nodes choose the same one from the
 //! same reports.
 //!
@@ -31,7 +32,7 @@ use std::time::Duration;
 /// The interval at which a node exchanges reports with each peer.
 pub const EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The silence after which a member is dead: neither this node nor a live peer has heard from it.
+/// The silence after which a member is dead: neither this node nor a peer of it has heard from it.
 pub const DEAD_AFTER: Duration = Duration::from_secs(3);
 
 /// The time for which a member must be alive before partitions are handed to it.

@@ -221,7 +221,11 @@ impl Membership {
                 let rejection = PeerRejection { since, reason };
                 let known = admission.rejections.entry(address.to_owned());
                 let known = known.or_insert_with(|| {
-                    tracing::error!(address, reason = rejection.reason, "a peer rejects this node");
+                    tracing::error!(
+                        address,
+                        reason = rejection.reason,
+                        "a peer rejects this node"
+                    );
                     rejection
                 });
                 let is_lasting = self.now() >= known.since + REJECTION_MAX;

@@ -176,7 +176,9 @@ impl ClusterNode {
                 self.open.insert(partition, store);
                 slots.lead(partition, log);
                 self.takeovers.wait.observe(begin.saturating_sub(since));
-                self.takeovers.replay.observe(self.now().saturating_sub(begin));
+                self.takeovers
+                    .replay
+                    .observe(self.now().saturating_sub(begin));
                 (partition, Ok(()))
             }
             Err(error) => {
@@ -296,7 +298,10 @@ impl ClusterNode {
         // Each hand-off waits for the bucket, so all run at the same time.
         std::thread::scope(|scope| {
             let hand_off = |partition| scope.spawn(move || self.hand_off(partition));
-            let begun: Vec<_> = claims.iter().map(|claim| hand_off(claim.partition)).collect();
+            let begun: Vec<_> = claims
+                .iter()
+                .map(|claim| hand_off(claim.partition))
+                .collect();
             let ended = begun.into_iter().map(|thread| match thread.join() {
                 Ok(handed_off) => handed_off,
                 Err(panic) => std::panic::resume_unwind(panic),

@@ -1,8 +1,9 @@
 //! Reading and writing of integers, floats and byte strings, shared by all frames.
 //!
 //! Integers are varints of up to 64 bits; signed ones are zigzag encoded. Floats are eight bytes,
-//! little endian, so that every bit of a NaN is kept. Invariant: [`FrameReader`] never reads beyond
-//! its bytes, and a count is checked against the remaining bytes before memory is allocated for it.
+//! little endian, so that every bit of a NaN is kept. Invariant: [`PeerFrameReader`] never reads
+//! beyond its bytes, and a count is checked against the remaining bytes before memory is allocated
+//! for it.
 
 use firn_model::error::{Error, ErrorKind};
 
@@ -22,11 +23,11 @@ const TRUNCATED: MalformedFrame = MalformedFrame("truncated");
 /// A cursor over untrusted bytes. Each method fails at the end of the bytes and for an invalid
 /// encoding.
 #[derive(Clone, Debug)]
-pub(crate) struct FrameReader<'a> {
+pub(crate) struct PeerFrameReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> FrameReader<'a> {
+impl<'a> PeerFrameReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -208,18 +209,19 @@ mod tests {
             push_varint(value as u64, &mut bytes);
             push_option(Some(value), &mut bytes, push_zigzag);
             push_option(None, &mut bytes, push_zigzag);
-            let mut reader = FrameReader::new(&bytes);
+            let mut reader = PeerFrameReader::new(&bytes);
             assert_eq!(reader.zigzag(), Ok(value));
             assert_eq!(reader.varint(), Ok(value as u64));
-            assert_eq!(reader.option(FrameReader::zigzag), Ok(Some(value)));
-            assert_eq!(reader.option(FrameReader::zigzag), Ok(None));
+            assert_eq!(reader.option(PeerFrameReader::zigzag), Ok(Some(value)));
+            assert_eq!(reader.option(PeerFrameReader::zigzag), Ok(None));
             assert_eq!(reader.finish(), Ok(()));
         }
     }
 
     #[test]
     fn integers_that_are_long_or_cut_are_rejected() {
-        let check = |bytes: &[u8]| assert!(FrameReader::new(bytes).varint().is_err(), "{bytes:?}");
+        let check =
+            |bytes: &[u8]| assert!(PeerFrameReader::new(bytes).varint().is_err(), "{bytes:?}");
         check(&[]);
         check(&[0x80]);
         check(&[0xff; 11]);
@@ -228,9 +230,9 @@ mod tests {
 
     #[test]
     fn count_beyond_the_bytes_is_rejected() {
-        assert_eq!(FrameReader::new(&[3, 0, 0, 0]).count(1), Ok(3));
-        assert!(FrameReader::new(&[3, 0, 0, 0]).count(2).is_err());
-        assert!(FrameReader::new(&[4, 0, 0, 0]).prefixed().is_err());
-        assert!(FrameReader::new(&[2]).bool().is_err());
+        assert_eq!(PeerFrameReader::new(&[3, 0, 0, 0]).count(1), Ok(3));
+        assert!(PeerFrameReader::new(&[3, 0, 0, 0]).count(2).is_err());
+        assert!(PeerFrameReader::new(&[4, 0, 0, 0]).prefixed().is_err());
+        assert!(PeerFrameReader::new(&[2]).bool().is_err());
     }
 }

@@ -20,7 +20,9 @@ use crate::frames::answers::{
 };
 use crate::frames::append::EncodedAppend;
 use crate::frames::outcome::{PeerAppended, decode_appended};
-use crate::frames::requests::{MatcherText, PartitionScope, ReadRequest, SeriesRequest};
+use crate::frames::requests::{
+    MatcherText, PartitionScope, PeerReadRequest, SeriesRequest, TenantScope,
+};
 use crate::options::PeerOptions;
 use crate::service::ReadConsistency;
 use crate::tls::build_client_config;
@@ -51,8 +53,15 @@ const CONNECTIONS: usize = 2;
 /// Maximum duration of a connection attempt, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The interval in which an idle connection is checked, and the time for the reply.
-pub(crate) const KEEPALIVE: Duration = Duration::from_secs(10);
+/// The message of a status with which tonic ends a request after its timeout, at either end.
+const TIMEOUT_TEXT: &str = "Timeout expired";
+
+/// The interval of pings on a connection with open requests.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The time after which a ping without an answer ends the connection, so that requests to a machine
+/// that is gone fail about when its peers consider it dead.
+pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes that a stream and a connection may receive before they are processed.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
@@ -89,10 +98,14 @@ pub struct PeerReadScope {
 }
 
 impl PeerReadScope {
-    fn partition_scope(&self) -> PartitionScope {
-        PartitionScope {
-            partitions: self.partitions.clone(),
-            consistency: self.consistency,
+    fn tenant_scope(&self, tenant: &TenantId, range: TimeRange) -> TenantScope {
+        TenantScope {
+            partitions: PartitionScope {
+                partitions: self.partitions.clone(),
+                consistency: self.consistency,
+            },
+            tenant: tenant.clone(),
+            range,
         }
     }
 }
@@ -111,15 +124,16 @@ impl PeerClient {
         let connector = PeerConnector::new(address, tls).map_err(PeerFailure::Rejected)?;
         let endpoint = Endpoint::from_shared(format!("http://{address}"));
         let endpoint = endpoint.map_err(|e| invalid(e.to_string()))?;
-        if endpoint.uri().port_u16().is_none() {
-            return Err(invalid("the address has no port".into()));
+        let uri = endpoint.uri();
+        if uri.port_u16().is_none() || uri.path() != "/" {
+            return Err(invalid("the address is not a host and a port".into()));
         }
         let endpoint = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_timeout(KEEPALIVE);
+            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(KEEPALIVE_TIMEOUT);
         // A channel starts a task.
         let _entered = runtime.enter();
         let connect = || endpoint.connect_with_connector_lazy(connector.clone());
@@ -163,18 +177,10 @@ impl PeerClient {
         timeout: Duration,
     ) -> Result<PeerAppended, PeerFailure> {
         let payload = self
-            .call(APPEND_PATH, append.bytes().clone(), timeout)
+            .call(APPEND_PATH, append.frame().clone(), timeout)
             .await?;
         let mut appended = decode_appended(&payload)?;
-        let outcome = &mut appended.outcome;
-        let samples = outcome.rejected.iter_mut().map(|r| &mut r.first_series);
-        let exemplars = outcome.refused_exemplars.iter_mut();
-        for series in samples.chain(exemplars.map(|r| &mut r.first_series)) {
-            *series = append.number(*series).ok_or_else(|| {
-                let text = format!("peer {}: unknown series {series}", self.address());
-                Error::new(ErrorKind::Internal, text)
-            })?;
-        }
+        append.restore_numbers(&mut appended.outcome)?;
         Ok(appended)
     }
 
@@ -210,7 +216,7 @@ impl PeerClient {
         scope: &PeerReadScope,
         request: SelectRequest<'_>,
     ) -> Result<Vec<String>, PeerFailure> {
-        let names = ReadRequest::LabelNames(series_request(scope, &request));
+        let names = PeerReadRequest::LabelNames(series_request(scope, &request));
         self.look_up(names, scope, request, |bytes| Ok(decode_texts(bytes)?))
     }
 
@@ -221,7 +227,7 @@ impl PeerClient {
         scope: &PeerReadScope,
         request: SelectRequest<'_>,
     ) -> Result<Vec<Vec<u8>>, PeerFailure> {
-        let values = ReadRequest::LabelValues {
+        let values = PeerReadRequest::LabelValues {
             name: name.to_owned(),
             series: series_request(scope, &request),
         };
@@ -235,11 +241,9 @@ impl PeerClient {
         request: ExemplarRequest<'_>,
     ) -> Result<Vec<SeriesExemplarResult>, PeerFailure> {
         let text = |set: &Vec<_>| set.iter().map(MatcherText::from_matcher).collect();
-        let exemplars = ReadRequest::Exemplars {
-            scope: scope.partition_scope(),
-            tenant: request.tenant.clone(),
+        let exemplars = PeerReadRequest::Exemplars {
+            scope: scope.tenant_scope(request.tenant, request.range),
             sets: request.sets.iter().map(text).collect(),
-            range: request.range,
         };
         let limits = ReadLimits {
             cancel: request.cancel,
@@ -255,7 +259,7 @@ impl PeerClient {
         request: MetadataRequest<'_>,
         timeout: Duration,
     ) -> Result<MetadataBatch, PeerFailure> {
-        let metadata = ReadRequest::Metadata {
+        let metadata = PeerReadRequest::Metadata {
             tenant: request.tenant.clone(),
             metric: request.metric.map(str::to_owned),
         };
@@ -276,10 +280,8 @@ impl PeerClient {
         range: TimeRange,
         of_labels: bool,
     ) -> Result<DataLossWarnings, PeerFailure> {
-        let losses = ReadRequest::Losses {
-            scope: scope.partition_scope(),
-            tenant: tenant.clone(),
-            range,
+        let losses = PeerReadRequest::Losses {
+            scope: scope.tenant_scope(tenant, range),
             is_of_labels: of_labels,
         };
         let limits = ReadLimits {
@@ -296,7 +298,7 @@ impl PeerClient {
     /// Sends a look-up whose answer is a message with the number of found series and a result.
     fn look_up<T>(
         &self,
-        request: ReadRequest,
+        request: PeerReadRequest,
         scope: &PeerReadScope,
         select: SelectRequest<'_>,
         decode: impl FnOnce(&[u8]) -> Result<T, PeerFailure>,
@@ -312,7 +314,7 @@ impl PeerClient {
     /// Sends a request whose answer is one message.
     fn request_once<T>(
         &self,
-        request: ReadRequest,
+        request: PeerReadRequest,
         limits: ReadLimits<'_>,
         decode: impl FnOnce(&[u8]) -> Result<T, PeerFailure>,
     ) -> Result<T, PeerFailure> {
@@ -348,6 +350,10 @@ impl PeerClient {
         };
         let answer = match tokio::time::timeout(timeout, calling).await {
             Err(_) => return Err(self.timeout_failure(timeout)),
+            // Both ends of the connection count the time, too.
+            Ok(Err(status)) if status.message().contains(TIMEOUT_TEXT) => {
+                return Err(self.timeout_failure(timeout));
+            }
             Ok(Err(status)) => return Err(self.status_failure(&status)),
             Ok(Ok(response)) => response.into_inner(),
         };
@@ -389,15 +395,10 @@ impl PeerClient {
 }
 
 fn series_request(scope: &PeerReadScope, request: &SelectRequest<'_>) -> SeriesRequest {
+    let matchers = request.matchers.iter().map(MatcherText::from_matcher);
     SeriesRequest {
-        scope: scope.partition_scope(),
-        tenant: request.tenant.clone(),
-        matchers: request
-            .matchers
-            .iter()
-            .map(MatcherText::from_matcher)
-            .collect(),
-        range: request.range,
+        scope: scope.tenant_scope(request.tenant, request.range),
+        matchers: matchers.collect(),
         is_newest_only: request.newest_only,
         series_max: request.series.remaining() as u64,
     }

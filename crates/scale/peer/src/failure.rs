@@ -7,7 +7,7 @@
 //! Invariant: a failure crosses the wire in full, so that a caller sees the error that the store of
 //! the peer returned.
 
-use crate::bytes::{FrameReader, MalformedFrame, push_option, push_prefixed, push_varint};
+use crate::bytes::{MalformedFrame, PeerFrameReader, push_option, push_prefixed, push_varint};
 use firn_model::error::{Error, ErrorKind};
 
 /// The reason why a peer did not answer a request. It determines whether, and where, the caller
@@ -114,13 +114,13 @@ pub fn encode_failure(failure: &PeerFailure, into: &mut Vec<u8>) {
 ///
 /// [`MalformedFrame`] if `bytes` are not exactly one failure.
 pub fn decode_failure(bytes: &[u8]) -> Result<PeerFailure, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let failure = read_failure(&mut reader)?;
     reader.finish()?;
     Ok(failure)
 }
 
-fn read_failure(reader: &mut FrameReader<'_>) -> Result<PeerFailure, MalformedFrame> {
+fn read_failure(reader: &mut PeerFrameReader<'_>) -> Result<PeerFailure, MalformedFrame> {
     Ok(match reader.u8()? {
         NOT_LEADER => PeerFailure::NotLeader {
             partition: reader.u32()?,

@@ -13,7 +13,7 @@
 pub mod answers;
 pub mod append;
 pub mod columns;
-mod histogram;
+pub(crate) mod histogram;
 pub mod outcome;
 pub mod requests;
 

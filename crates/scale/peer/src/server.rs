@@ -15,7 +15,9 @@ mod append;
 mod read_session;
 mod reads;
 
-use crate::client::{CONNECTION_WINDOW_BYTES, KEEPALIVE, STREAM_WINDOW_BYTES};
+use crate::client::{
+    CONNECTION_WINDOW_BYTES, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, STREAM_WINDOW_BYTES,
+};
 use crate::codec::{APPEND_PATH, EXCHANGE_PATH, READ_PATH, RawCodec};
 use crate::connection::accept_connections;
 use crate::credentials::{FRAME_BYTES_HEADER, PeerCredentials};
@@ -110,8 +112,8 @@ pub async fn serve_peers(
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .serve_with_incoming_shutdown(
             PeerRoutes(Arc::new(state)),
             ReceiverStream::new(incoming),

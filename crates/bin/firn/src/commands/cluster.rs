@@ -2,8 +2,9 @@
 //! cluster, `audit` tests whether the objects of a cluster fit each other, `status` and `drain`
 //! show and control running nodes.
 //!
-//! The exit code is 0 if the store passed, the objects fit, the cluster is sound or the node drains,
-//! 1 if not or if the command could not finish, and 2 if the URL or the settings are invalid.
+//! The exit code is 0 if the store passed, the objects fit, the cluster is sound or the node
+//! drains, 1 if not or if the command could not finish, and 2 if the URL or the settings are
+//! invalid.
 //! `check` removes the objects that it creates; `audit` and `status` only read.
 
 mod node_request;

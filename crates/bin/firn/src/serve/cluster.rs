@@ -11,8 +11,6 @@ mod status;
 use super::error::ServeError;
 use super::opened_data::{OpenedData, join_stores};
 use crate::process::host;
-use peers::PeerMembership;
-use status::ClusterStatusSource;
 use firn_bucket::{
     AwsEnvironment, Bucket, BucketMetrics, CheckOptions, ObjectStoreBucket, StoreVerdict, canary,
 };
@@ -29,6 +27,8 @@ use firn_model::env::{Env, real};
 use firn_model::metrics::Collect;
 use firn_server::parts::ClusterControl;
 use firn_storage::store::StoreOptions;
+use peers::PeerMembership;
+use status::ClusterStatusSource;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;

@@ -1,7 +1,7 @@
 //! `/api/v1/status/cluster`: the nodes and partitions of a cluster as this node sees them.
 //!
-//! Invariant: the endpoint answers before the store is open, so that a node that joins or replays is
-//! visible.
+//! Invariant: the endpoint answers before the store is open, so that a node that joins or replays
+//! is visible.
 
 use super::status::json_document;
 use crate::app::ServerApp;
@@ -38,8 +38,8 @@ struct SingleDocument {
     enabled: bool,
 }
 
-/// The state of a cluster. Times are milliseconds since the Unix epoch; `time` is the current one of
-/// the node, from which readers compute ages.
+/// The state of a cluster. Times are milliseconds since the Unix epoch; `time` is the current one
+/// of the node, from which readers compute ages.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ClusterDocument {
@@ -76,7 +76,6 @@ struct PartitionDocument {
     epoch: u64,
     state: &'static str,
     position: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

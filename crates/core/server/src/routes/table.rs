@@ -1,14 +1,15 @@
 //! The table of routes: path, methods, scope, visible data, parameters and documentation. The
 //! router, the OpenAPI document and `docs/api.md` are generated from it.
 
+mod cells;
 mod operations;
 mod pages;
 mod profiles;
 
 use super::documents;
 use super::route::{
-    ApiRoute, ParamKind, RouteMethod, RouteParam, admin_route, api, mount, mount_data,
-    mutating_route, open, param, plain, required, state,
+    ApiRoute, ParamKind, RouteParam, admin_route, api, mount, mount_data, mutating_route, open,
+    param, plain, required, state,
 };
 use crate::access::ResponseVisibility;
 use crate::api::{
@@ -18,22 +19,8 @@ use crate::api::{
 };
 use crate::metrics::ServerEndpoint;
 use ParamKind::{Count, Duration, Flag, Text, Texts, Time};
-use RouteMethod::{Delete, Get, Post, Put};
+use cells::{DELETE, GET, GET_POST, LINES, MATCH, OTLP, POST, POST_PUT, TEXT, YAML};
 use firn_model::access::AccessScope;
-
-const GET: &[RouteMethod] = &[Get];
-const GET_POST: &[RouteMethod] = &[Get, Post];
-const POST: &[RouteMethod] = &[Post];
-const POST_PUT: &[RouteMethod] = &[Post, Put];
-const DELETE: &[RouteMethod] = &[Delete];
-
-const TEXT: &str = "text/plain";
-const LINES: &str = "application/x-ndjson";
-/// OTLP responses have the encoding of the request; this is the default.
-const OTLP: &str = "application/x-protobuf";
-const YAML: &str = "application/yaml";
-const HTML: &str = "text/html";
-const OCTETS: &str = "application/octet-stream";
 
 /// A section of the table: routes with a common title and path prefix. Sections structure the
 /// documentation.
@@ -97,11 +84,6 @@ const END: RouteParam = param(
     "end",
     Time,
     "End of the time range, inclusive. Default: the newest sample.",
-);
-const MATCH: RouteParam = param(
-    "match[]",
-    Texts,
-    "Series selector. A series matches if any of the selectors matches.",
 );
 
 const TERMS: RouteParam = param(

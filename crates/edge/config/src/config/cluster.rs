@@ -194,7 +194,11 @@ impl ClusterSettings {
     pub fn check_listener(&self) -> Result<(), String> {
         let Some(listen) = &self.listen else {
             let text = "firn.cluster.peers: the key listen is required too";
-            return self.peers.is_empty().then_some(()).ok_or_else(|| text.to_owned());
+            return self
+                .peers
+                .is_empty()
+                .then_some(())
+                .ok_or_else(|| text.to_owned());
         };
         if is_loopback(listen) || self.secret_file.is_some() || self.tls.is_some() {
             return Ok(());
@@ -429,12 +433,20 @@ mod tests {
         let open = Err("is reachable from other machines, so secret_file or tls is required");
         for address in ["0.0.0.0:1", ":1", "10.0.0.1:1", "[::]:1", "node:1"] {
             check(&format!(", listen: \"{address}\""), None, open);
-            check(&format!(", listen: \"{address}\", secret_file: s"), None, Ok(()));
+            check(
+                &format!(", listen: \"{address}\", secret_file: s"),
+                None,
+                Ok(()),
+            );
         }
         let tls = ", tls: {cert_file: a, key_file: b, ca_file: c}";
         check(&format!(", listen: \"[::]:1\"{tls}"), None, Ok(()));
         check(", listen: \"127.0.0.1:1\"", Some("0.0.0.0:1"), open);
-        check(", peers: [\"a:1\"]", None, Err("the key listen is required too"));
+        check(
+            ", peers: [\"a:1\"]",
+            None,
+            Err("the key listen is required too"),
+        );
         check(", peers: [\"a:1\"]", Some("127.0.0.1:1"), Ok(()));
     }
 
@@ -455,7 +467,11 @@ mod tests {
         check(", flush_interval: 0s", "", "expected 1ms to 10s, got 0s");
         check(", flush_interval: 11s", "", "expected 1ms to 10s, got 11s");
         check(", read_lease: 2m", "", "expected 0ns to 60s, got 2m");
-        check(", peers: [a]", "", "firn.cluster.peers: no port in address: \"a\"");
+        check(
+            ", peers: [a]",
+            "",
+            "firn.cluster.peers: no port in address: \"a\"",
+        );
         check(", peers: [\":1\"]", "", "no host in address: \":1\"");
         check(", listen: x", "", "firn.cluster.listen: no port in address");
         check(", tls: {cert_file: a}", "", "are necessary together");

@@ -126,18 +126,18 @@ impl ForwardedPart {
     async fn send(&self) -> Result<AppendOutcome, PeerFailure> {
         if let Some((_, store)) = self.membership.node().find_led(self.partition) {
             // This node has become the leader since the part was encoded.
-            let part = self.part.clone();
-            let append = move || part.append_to(&*store);
-            let appended = tokio::task::spawn_blocking(append).await;
-            let ticket = appended.map_err(|e| PeerFailure::Unavailable(e.to_string()))?;
-            return ticket.await.map_err(PeerFailure::Failed);
+            return outcome_of(self.part.append_to(store).await?);
         }
         let client = self.find_client()?;
-        self.options.metrics.bytes.add(self.part.len() as u64);
-        let appended: PeerAppended = client.append(&self.part, REQUEST_TIMEOUT).await?;
+        self.options
+            .metrics
+            .bytes
+            .add(self.part.frame_bytes() as u64);
+        let appended = client.append(&self.part, REQUEST_TIMEOUT).await?;
         let mut newest = lock(&self.newest);
         *newest = appended.newest.max(*newest);
-        Ok(appended.outcome)
+        drop(newest);
+        outcome_of(appended)
     }
 
     fn find_client(&self) -> Result<PeerClient, PeerFailure> {
@@ -146,6 +146,15 @@ impl ForwardedPart {
             PeerFailure::Unavailable(format!("no node leads partition {partition}"))
         })?;
         self.membership.directory().client(&leader.address)
+    }
+}
+
+/// Returns the outcome of an append. Series whose labels the leader rejected are an error, like
+/// those that this node would have rejected; the other samples are stored.
+fn outcome_of(appended: PeerAppended) -> Result<AppendOutcome, PeerFailure> {
+    match appended.invalid_series.into_iter().next() {
+        None => Ok(appended.outcome),
+        Some(invalid) => Err(Error::new(ErrorKind::Invalid, invalid.first).into()),
     }
 }
 

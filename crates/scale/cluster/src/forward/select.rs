@@ -55,6 +55,12 @@ pub struct ClusterSelect {
     metrics: Arc<ForwardMetrics>,
 }
 
+/// A read of the stores of this node.
+type OwnRead<'r, T> = dyn Fn(&dyn Select) -> Result<T, Error> + Sync + 'r;
+
+/// A read of the partitions that another node leads.
+type PeerRead<'r, T> = dyn Fn(&PeerClient, &PeerReadScope) -> Result<T, PeerFailure> + Sync + 'r;
+
 /// The partitions that one node answers for.
 enum ReadGroup {
     Own {
@@ -114,8 +120,8 @@ impl ClusterSelect {
     fn read_all<T: Send>(
         &self,
         cancel: &CancelToken,
-        own: &(dyn Fn(&dyn Select) -> Result<T, Error> + Sync),
-        peer: &(dyn Fn(&PeerClient, &PeerReadScope) -> Result<T, PeerFailure> + Sync),
+        own: &OwnRead<'_, T>,
+        peer: &PeerRead<'_, T>,
     ) -> Result<GroupResults<T>, Error> {
         let begin = Instant::now();
         let count = self.membership.node().format().partitions.get();
@@ -128,7 +134,7 @@ impl ClusterSelect {
                 match outcome {
                     Ok(result) => {
                         results.push(result);
-                        partitions.iter().for_each(|p| drop(pending.remove(p)));
+                        pending.retain(|partition| !partitions.contains(partition));
                     }
                     Err(failure) => {
                         let reason = retry_reason(failure)?;
@@ -166,8 +172,8 @@ impl ClusterSelect {
     fn read_groups<T: Send>(
         &self,
         pending: &BTreeSet<PartitionId>,
-        own: &(dyn Fn(&dyn Select) -> Result<T, Error> + Sync),
-        peer: &(dyn Fn(&PeerClient, &PeerReadScope) -> Result<T, PeerFailure> + Sync),
+        own: &OwnRead<'_, T>,
+        peer: &PeerRead<'_, T>,
     ) -> Vec<(Vec<PartitionId>, Result<T, PeerFailure>)> {
         let read = |group: ReadGroup| match group {
             ReadGroup::Own { partitions, select } => {
@@ -292,8 +298,8 @@ impl ClusterSelect {
     fn collect_sorted<T: Ord + Send>(
         &self,
         cancel: &CancelToken,
-        own: &(dyn Fn(&dyn Select) -> Result<Vec<T>, Error> + Sync),
-        peer: &(dyn Fn(&PeerClient, &PeerReadScope) -> Result<Vec<T>, PeerFailure> + Sync),
+        own: &OwnRead<'_, Vec<T>>,
+        peer: &PeerRead<'_, Vec<T>>,
     ) -> Result<Vec<T>, Error> {
         let collected = self.read_all(cancel, own, peer)?;
         let mut all: Vec<T> = collected.results.into_iter().flatten().collect();
@@ -306,7 +312,7 @@ impl ClusterSelect {
     fn collect_losses(
         &self,
         own: &(dyn Fn(&dyn Select) -> DataLossWarnings + Sync),
-        peer: &(dyn Fn(&PeerClient, &PeerReadScope) -> Result<DataLossWarnings, PeerFailure> + Sync),
+        peer: &PeerRead<'_, DataLossWarnings>,
     ) -> DataLossWarnings {
         let count = self.membership.node().format().partitions.get();
         let all = (0..count).map(PartitionId).collect();
@@ -314,7 +320,13 @@ impl ClusterSelect {
         let own = |select: &dyn Select| Ok(own(select));
         let peer = |client: &PeerClient, scope: &PeerReadScope| {
             let timeout = SMALL_TIMEOUT;
-            peer(client, &PeerReadScope { timeout, ..scope.clone() })
+            peer(
+                client,
+                &PeerReadScope {
+                    timeout,
+                    ..scope.clone()
+                },
+            )
         };
         for (partitions, outcome) in self.read_groups(&all, &own, &peer) {
             match outcome {
@@ -343,9 +355,7 @@ pub(super) fn join_led(
     }
     let stores = PartitionedSelect::new(stores);
     match consistency {
-        ReadConsistency::Strong => {
-            Box::new(StrongSelect::new(logs, Arc::new(stores), wait_max))
-        }
+        ReadConsistency::Strong => Box::new(StrongSelect::new(logs, Arc::new(stores), wait_max)),
         ReadConsistency::Eventual => Box::new(stores),
     }
 }
@@ -361,7 +371,9 @@ fn retry_reason(failure: PeerFailure) -> Result<String, Error> {
 
 fn add_missing(losses: &DataLossWarnings, missing: &[(PartitionId, String)]) {
     for (partition, reason) in missing {
-        losses.add(&format!("the samples of partition {partition} are missing: {reason}"));
+        losses.add(&format!(
+            "the samples of partition {partition} are missing: {reason}"
+        ));
     }
 }
 
@@ -387,7 +399,7 @@ impl Select for ClusterSelect {
         self.collect_sorted(
             request.cancel,
             &|select| select.label_values(name, request),
-            &|client, scope| client.label_values(scope, name, request),
+            &|client, scope| client.label_values(name, scope, request),
         )
     }
 
@@ -406,7 +418,9 @@ impl Select for ClusterSelect {
     /// that does not answer is left out, since the others usually have the same.
     fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
         let stores = self.membership.node().open_stores().stores();
-        let stores = stores.iter().map(|open| open.store.clone() as Arc<dyn Select>);
+        let stores = stores
+            .iter()
+            .map(|open| open.store.clone() as Arc<dyn Select>);
         let mut batches = vec![PartitionedSelect::new(stores.collect()).metadata(request)?];
         let addresses = self.membership.read_members(|table, now| {
             let live = table.live_members(now).into_iter();

@@ -68,7 +68,10 @@ impl PeerService for NodePeerService {
     }
 
     fn appender(&self, partition: u32) -> Result<Arc<dyn Append>, PeerFailure> {
-        let led = self.membership.node().find_led(self.check_partition(partition)?);
+        let led = self
+            .membership
+            .node()
+            .find_led(self.check_partition(partition)?);
         let (_, store) = led.ok_or_else(|| self.not_leader(partition))?;
         Ok(store)
     }

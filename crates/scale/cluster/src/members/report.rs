@@ -38,15 +38,13 @@ pub struct PartitionReport {
     pub newest_ms: Option<i64>,
 }
 
-/// A member that the sender of a report has heard from.
+/// A member that the sender of a report has heard from, directly or by a third node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenMember {
-    /// The name of the member.
-    pub name: String,
-    /// The number of its process.
-    pub incarnation: u64,
-    /// Milliseconds since its last report reached the sender.
+    /// Milliseconds since the member was heard from.
     pub age_ms: u64,
+    /// The report of the member at that time, without the members that it had seen itself.
+    pub report: NodeReport,
 }
 
 /// The state of one node, sent to all others.
@@ -65,8 +63,8 @@ pub struct NodeReport {
     pub is_draining: bool,
     /// The partitions that it claims.
     pub partitions: Vec<PartitionReport>,
-    /// The other members that it has heard from directly.
-    #[serde(default)]
+    /// The other members that it has heard from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<SeenMember>,
 }
 

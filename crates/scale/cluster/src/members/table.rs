@@ -28,16 +28,16 @@ pub struct OwnMember {
 pub struct MemberConflict {
     /// The name of both.
     pub name: String,
-    /// The address of the other process, or an empty text if only a peer has heard from it.
+    /// The address of the other process.
     pub address: String,
 }
 
 /// A member that this node has heard from.
 #[derive(Clone, Debug)]
 pub struct KnownMember {
-    /// The newest report of the member.
+    /// The newest report of the member, without the members that it has seen.
     pub report: NodeReport,
-    /// The instant at which that report arrived.
+    /// The instant at which this node, or the peer that passed the report on, heard from it.
     pub heard: Duration,
     /// The instant since which the member has been alive without interruption.
     pub alive_since: Duration,
@@ -129,25 +129,43 @@ impl MemberTable {
             return Ok(());
         }
         let conflict = self.find_conflict(now, &report);
+        let (seen, report) = split_seen(report);
+        self.update_member(now, report);
+        for SeenMember { age_ms, report } in seen {
+            let heard = now.saturating_sub(Duration::from_millis(age_ms));
+            let known = self.members.get(&report.incarnation);
+            let is_newer = known.is_none_or(|member| member.heard < heard);
+            if is_newer && report.incarnation != self.own.incarnation {
+                self.update_member(heard, split_seen(report).1);
+            }
+        }
+        let is_recent = |member: &KnownMember| now < member.heard + 10 * DEAD_AFTER;
+        self.members.retain(|_, member| is_recent(member));
+        conflict.map_or(Ok(()), Err)
+    }
+
+    /// Replaces the report of a member by that of the instant `heard`.
+    fn update_member(&mut self, heard: Duration, report: NodeReport) {
         let before = self.members.remove(&report.incarnation);
-        let was_alive = before.as_ref().is_some_and(|m| now < m.heard + DEAD_AFTER);
+        let was_alive = before
+            .as_ref()
+            .is_some_and(|m| heard < m.heard + DEAD_AFTER);
         let mut fencing_since = BTreeMap::new();
         let claims = report.partitions.iter();
         for claim in claims.filter(|claim| claim.stage == PartitionStage::TakingOver) {
             let known = before.as_ref().map(|m| &m.fencing_since);
             let since = known.and_then(|known| known.get(&claim.partition));
-            fencing_since.insert(claim.partition, since.copied().unwrap_or(now));
+            fencing_since.insert(claim.partition, since.copied().unwrap_or(heard));
         }
         let member = KnownMember {
-            alive_since: before.filter(|_| was_alive).map_or(now, |m| m.alive_since),
-            heard: now,
+            alive_since: before
+                .filter(|_| was_alive)
+                .map_or(heard, |m| m.alive_since),
+            heard,
             fencing_since,
             report,
         };
         self.members.insert(member.report.incarnation, member);
-        self.members
-            .retain(|_, member| now < member.heard + 10 * DEAD_AFTER);
-        conflict.map_or(Ok(()), Err)
     }
 
     /// Returns the conflict that `report` shows: it is from a live process with the name of this
@@ -164,19 +182,19 @@ impl MemberTable {
         // A peer may have heard from the process that this one replaces.
         let is_late = now >= self.started + CONFLICT_AFTER;
         let is_other = |seen: &&SeenMember| {
-            let is_earlier = seen.incarnation < own.incarnation;
-            seen.name == own.name && is_earlier && u128::from(seen.age_ms) < DEAD_AFTER.as_millis()
+            let is_earlier = seen.report.incarnation < own.incarnation;
+            let is_alive = u128::from(seen.age_ms) < DEAD_AFTER.as_millis();
+            seen.report.name == own.name && is_earlier && is_alive
         };
         let other = report.seen.iter().find(is_other).filter(|_| is_late);
-        other.map(|_| conflict(""))
+        other.map(|seen| conflict(&seen.report.address))
     }
 
     /// Returns the report of this node, which claims `partitions`.
     pub fn own_report(&self, now: Duration, partitions: Vec<PartitionReport>) -> NodeReport {
         let seen = self.members.values().map(|member| SeenMember {
-            name: member.report.name.clone(),
-            incarnation: member.report.incarnation,
             age_ms: now.saturating_sub(member.heard).as_millis() as u64,
+            report: member.report.clone(),
         });
         NodeReport {
             name: self.own.name.clone(),
@@ -189,20 +207,6 @@ impl MemberTable {
         }
     }
 
-    /// Returns the time since a member was heard from by this node or, as far as the reports show,
-    /// by a peer that this node has heard from.
-    fn silence(&self, now: Duration, member: &KnownMember) -> Duration {
-        let direct = now.saturating_sub(member.heard);
-        let others = self.members.values();
-        let indirect = others.filter_map(|other| {
-            let since = now.saturating_sub(other.heard);
-            let is_it = |seen: &&SeenMember| seen.incarnation == member.report.incarnation;
-            let seen = other.report.seen.iter().find(is_it)?;
-            (since < DEAD_AFTER).then(|| Duration::from_millis(seen.age_ms) + since)
-        });
-        indirect.fold(direct, Duration::min)
-    }
-
     /// Returns all members that this node remembers, with the time since they were heard from. Of
     /// several processes with one name it returns the latest.
     pub fn members(&self, now: Duration) -> Vec<(&KnownMember, Duration)> {
@@ -213,7 +217,7 @@ impl MemberTable {
         }
         latest.remove(&*self.own.name);
         let members = latest.into_values();
-        members.map(|m| (m, self.silence(now, m))).collect()
+        members.map(|m| (m, now.saturating_sub(m.heard))).collect()
     }
 
     /// Returns the other members that are alive.
@@ -251,4 +255,10 @@ impl MemberTable {
         let lost = self.lost.get(&partition);
         lost.is_some_and(|lost| now < lost.until)
     }
+}
+
+/// Divides a report into the members that its sender has seen and the rest.
+fn split_seen(mut report: NodeReport) -> (Vec<SeenMember>, NodeReport) {
+    let seen = std::mem::take(&mut report.seen);
+    (seen, report)
 }

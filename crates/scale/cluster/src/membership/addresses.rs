@@ -36,7 +36,10 @@ mod tests {
     async fn names_have_addresses_and_failed_ones_keep_the_known() {
         let names = ["127.0.0.1:9190".to_owned(), "[::1]:9191".to_owned()];
         let found = resolve_peers(&names, &BTreeSet::new()).await;
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["127.0.0.1:9190", "[::1]:9191"]);
+        assert_eq!(
+            found.into_iter().collect::<Vec<_>>(),
+            ["127.0.0.1:9190", "[::1]:9191"]
+        );
         let known = BTreeSet::from(["10.0.0.1:1".to_owned()]);
         let found = resolve_peers(&["no-port".to_owned()], &known).await;
         assert_eq!(found, known);

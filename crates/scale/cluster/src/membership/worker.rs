@@ -157,7 +157,8 @@ impl Membership {
                 lock(&self.table).set_peers(others);
             }
             let mut addresses = self.live_addresses();
-            self.directory.retain(&addresses.union(&resolved).cloned().collect());
+            self.directory
+                .retain(&addresses.union(&resolved).cloned().collect());
             // A name and an address of one member are one peer.
             let is_strange = |address: &&String| !self.directory.is_own_address(address);
             addresses.extend(resolved.iter().filter(is_strange).cloned());

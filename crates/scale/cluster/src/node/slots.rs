@@ -93,7 +93,11 @@ impl PartitionSlots {
     pub(super) fn next_to_open(&mut self) -> Option<(PartitionId, BucketLog, Duration)> {
         let (partition, since) = self.to_open.pop_front()?;
         let log = self.slot(partition).log.clone();
-        Some((partition, log.expect("an opening partition has a log"), since))
+        Some((
+            partition,
+            log.expect("an opening partition has a log"),
+            since,
+        ))
     }
 
     /// Ends a takeover: this node leads.
@@ -127,7 +131,10 @@ impl PartitionSlots {
     pub(super) fn take_ended(&mut self) -> Vec<(PartitionId, String)> {
         let mut ended = Vec::new();
         for (number, slot) in (0..).zip(&self.slots) {
-            let log = slot.log.as_ref().filter(|_| slot.phase == SlotPhase::Leading);
+            let log = slot
+                .log
+                .as_ref()
+                .filter(|_| slot.phase == SlotPhase::Leading);
             if let Some(reason) = log.and_then(BucketLog::ended) {
                 ended.push((PartitionId(number), reason));
             }
@@ -150,13 +157,18 @@ impl PartitionSlots {
 
     /// Returns the logs of all claims, by partition.
     pub(super) fn logs(&self) -> Vec<BucketLog> {
-        self.slots.iter().filter_map(|slot| slot.log.clone()).collect()
+        self.slots
+            .iter()
+            .filter_map(|slot| slot.log.clone())
+            .collect()
     }
 
     /// Returns the log of a partition that this node leads.
     pub(super) fn led_log(&self, partition: PartitionId) -> Option<BucketLog> {
         let slot = &self.slots[partition.0 as usize];
-        slot.log.clone().filter(|_| slot.phase == SlotPhase::Leading)
+        slot.log
+            .clone()
+            .filter(|_| slot.phase == SlotPhase::Leading)
     }
 
     /// Returns the faults of the last claims.

@@ -147,7 +147,7 @@ impl Select for PartitionedSelect {
 }
 
 /// Joins metadata: of each metric that of the first batch that contains it, sorted by name.
-pub(crate) fn join_metadata(batches: &[MetadataBatch]) -> MetadataBatch {
+pub fn join_metadata(batches: &[MetadataBatch]) -> MetadataBatch {
     let mut all: Vec<MetricMetadata<'_>> = batches.iter().flat_map(|b| b.iter()).collect();
     all.sort_by_key(|metadata| metadata.name);
     all.dedup_by_key(|metadata| metadata.name);

@@ -82,7 +82,9 @@ impl PartitionedStore {
     /// Returns a value of each store of this process.
     fn map_stores<T>(&self, value: impl Fn(&Store) -> T) -> Vec<T> {
         let open = self.open.stores();
-        open.iter().map(|OpenStore { store, .. }| value(store)).collect()
+        open.iter()
+            .map(|OpenStore { store, .. }| value(store))
+            .collect()
     }
 
     /// Schedules background work that is due in each store. See [`Store::tick`].

@@ -13,7 +13,7 @@ use super::PeerClient;
 use crate::codec::{READ_PATH, RawCodec};
 use crate::failure::{PeerFailure, decode_failure};
 use crate::frames::AnswerFrameKind;
-use crate::frames::requests::{ReadRequest, TimedReadRequest};
+use crate::frames::requests::{PeerReadRequest, TimedReadRequest};
 use bytes::Bytes;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::CancelToken;
@@ -100,7 +100,7 @@ impl ReadStream {
     /// Sends a request. Its answer is read from the result.
     pub(super) fn request<'a>(
         &'a self,
-        request: ReadRequest,
+        request: PeerReadRequest,
         limits: ReadLimits<'a>,
     ) -> Result<AnswerReader<'a>, PeerFailure> {
         let budget = limits.budget;

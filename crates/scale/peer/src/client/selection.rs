@@ -17,11 +17,11 @@ use crate::frames::answers::{
     LabelsChunk, decode_column, decode_labels, decode_opened, decode_texts, split_found,
 };
 use crate::frames::columns::decode_columns;
-use crate::frames::requests::ReadRequest;
+use crate::frames::requests::PeerReadRequest;
 use crate::frames::{LABELS_CHUNK, ReadMessageKind};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::{CancelReason, CancelToken};
-use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesBatch};
+use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::losses::DataLossWarnings;
@@ -63,7 +63,7 @@ impl PeerSelection {
         is_labels_only: bool,
     ) -> Result<Self, PeerFailure> {
         let stream = ReadStream::open(client);
-        let open = ReadRequest::Open {
+        let open = PeerReadRequest::Open {
             series: series_request(scope, &request),
             is_labels_only,
         };
@@ -117,7 +117,7 @@ impl PeerSelection {
     }
 
     fn request_chunk(&self, chunk: usize) -> Result<AnswerReader<'_>, PeerFailure> {
-        let labels = ReadRequest::Labels(self.chunk_range(chunk));
+        let labels = PeerReadRequest::Labels(self.chunk_range(chunk));
         self.stream.request(labels, self.limits())
     }
 
@@ -203,21 +203,12 @@ impl PeerSelection {
         };
         let mut answer = self
             .stream
-            .request(ReadRequest::Column(name.to_owned()), limits)?;
+            .request(PeerReadRequest::Column(name.to_owned()), limits)?;
         let message = answer.expect_message()?;
-        // Values and ids take at least a byte each, and together at most this memory.
-        let before = memory.bytes();
-        memory.grow(message.bytes.len().saturating_mul(COLUMN_VALUE_BYTES))?;
-        let column = decode_column(&message.bytes)?;
+        let column = decode_column(&message.bytes, memory)?;
         if column.ids.len() != self.len {
             return Err(self.defect("label values").into());
         }
-        let values = column
-            .values
-            .iter()
-            .map(|value| value.len() + COLUMN_VALUE_BYTES);
-        let needed = column.ids.len() * size_of::<u32>() + values.sum::<usize>();
-        memory.shrink_to(before + needed);
         Ok(column)
     }
 
@@ -230,7 +221,7 @@ impl PeerSelection {
         let wanted = series.len();
         let mut answer = self
             .stream
-            .request(ReadRequest::Read(series), self.limits())?;
+            .request(PeerReadRequest::Read(series), self.limits())?;
         let mut received = 0;
         while let Some(message) = answer.next_message()? {
             match ReadMessageKind::split(&message.bytes)? {

@@ -8,10 +8,12 @@
 //!
 //! Invariant: decoded label sets are canonical, and ids are below the number of values.
 
-use crate::bytes::{FrameReader, MalformedFrame, push_count, push_f64, push_prefixed, push_zigzag};
+use crate::bytes::{
+    MalformedFrame, PeerFrameReader, push_count, push_f64, push_prefixed, push_zigzag,
+};
 use crate::frames::append::read_labels;
 use firn_model::budget::Reservation;
-use firn_model::columns::LabelColumn;
+use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn};
 use firn_model::error::Error;
 use firn_model::exemplar::{ExemplarResult, SeriesExemplarResult};
 use firn_model::label_code::{LabelsDecoder, LabelsEncoder};
@@ -27,7 +29,7 @@ pub(crate) fn push_found(found: usize, into: &mut Vec<u8>) {
 
 /// Returns the number of series that a look-up has counted, and the bytes after it.
 pub(crate) fn split_found(bytes: &[u8]) -> Result<(usize, &[u8]), MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     Ok((reader.usize()?, reader.rest()))
 }
 
@@ -52,7 +54,7 @@ pub fn encode_opened(opened: &OpenedSelection, into: &mut Vec<u8>) {
 ///
 /// [`MalformedFrame`] if `bytes` are not exactly one message; so do all decoders of this file.
 pub fn decode_opened(bytes: &[u8]) -> Result<OpenedSelection, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let opened = OpenedSelection {
         series_count: reader.usize()?,
         losses: read_texts(&mut reader)?,
@@ -104,7 +106,7 @@ pub fn encode_labels(sets: impl ExactSizeIterator<Item = Labels>, into: &mut Vec
 ///
 /// [`MalformedFrame`] as an error of kind `Invalid`, and the error of an exceeded budget.
 pub fn decode_labels(bytes: &[u8], memory: &mut Reservation) -> Result<LabelsChunk, Error> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let count = reader.count(1)?;
     memory.grow(count * size_of::<usize>())?;
     let mut chunk = LabelsChunk {
@@ -143,24 +145,35 @@ pub fn encode_column(column: &LabelColumn, into: &mut Vec<u8>) {
         .for_each(|id| push_count(*id as usize, into));
 }
 
-/// Decodes a message with a label column.
-pub fn decode_column(bytes: &[u8]) -> Result<LabelColumn, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+/// Decodes a message with a label column. Reserves its memory in `memory` before it is allocated.
+///
+/// # Errors
+///
+/// [`MalformedFrame`] as an error of kind `Invalid`, and the error of an exceeded budget.
+pub fn decode_column(bytes: &[u8], memory: &mut Reservation) -> Result<LabelColumn, Error> {
+    let before = memory.bytes();
+    let mut reader = PeerFrameReader::new(bytes);
     let count = reader.count(1)?;
+    memory.grow(count * COLUMN_VALUE_BYTES + bytes.len())?;
     let mut values: Vec<Arc<[u8]>> = Vec::with_capacity(count);
+    let mut value_bytes = 0;
     for _ in 0..count {
-        values.push(reader.prefixed()?.into());
+        let value = reader.prefixed()?;
+        value_bytes += value.len() + COLUMN_VALUE_BYTES;
+        values.push(value.into());
     }
     let count = reader.count(1)?;
+    memory.grow(count * size_of::<u32>())?;
     let mut ids = Vec::with_capacity(count);
     for _ in 0..count {
         let id = reader.u32()?;
         if id as usize >= values.len() {
-            return Err(MalformedFrame("unknown value of a label column"));
+            return Err(MalformedFrame("unknown value of a label column").into());
         }
         ids.push(id);
     }
     reader.finish()?;
+    memory.shrink_to(before + value_bytes + count * size_of::<u32>());
     Ok(LabelColumn { ids, values })
 }
 
@@ -173,7 +186,7 @@ pub fn encode_strings<S: AsRef<[u8]>>(strings: &[S], into: &mut Vec<u8>) {
 
 /// Decodes a message with byte strings.
 pub fn decode_strings(bytes: &[u8]) -> Result<Vec<Vec<u8>>, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let count = reader.count(1)?;
     let mut strings = Vec::with_capacity(count);
     for _ in 0..count {
@@ -185,7 +198,7 @@ pub fn decode_strings(bytes: &[u8]) -> Result<Vec<Vec<u8>>, MalformedFrame> {
 
 /// Decodes a message with texts: label names, or texts about losses.
 pub fn decode_texts(bytes: &[u8]) -> Result<Vec<String>, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let texts = read_texts(&mut reader)?;
     reader.finish()?;
     Ok(texts)
@@ -195,7 +208,7 @@ fn push_texts(texts: &[String], into: &mut Vec<u8>) {
     encode_strings(texts, into);
 }
 
-fn read_texts(reader: &mut FrameReader<'_>) -> Result<Vec<String>, MalformedFrame> {
+fn read_texts(reader: &mut PeerFrameReader<'_>) -> Result<Vec<String>, MalformedFrame> {
     let count = reader.count(1)?;
     let mut texts = Vec::with_capacity(count);
     for _ in 0..count {
@@ -220,7 +233,7 @@ pub fn encode_exemplars(results: &[SeriesExemplarResult], into: &mut Vec<u8>) {
 
 /// Decodes a message with exemplars.
 pub fn decode_exemplars(bytes: &[u8]) -> Result<Vec<SeriesExemplarResult>, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let count = reader.count(2)?;
     let mut results = Vec::with_capacity(count);
     for _ in 0..count {
@@ -253,7 +266,7 @@ pub fn encode_metadata(metadata: &MetadataBatch, into: &mut Vec<u8>) {
 
 /// Decodes a message with metadata.
 pub fn decode_metadata(bytes: &[u8]) -> Result<MetadataBatch, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let mut metadata = MetadataBatch::default();
     for _ in 0..reader.count(4)? {
         let name = reader.text()?;

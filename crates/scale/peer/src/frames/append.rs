@@ -1,7 +1,7 @@
 //! A part of a batch, which a node forwards to the leader of a partition.
 //!
 //! ```text
-//! partition | tenant | bounds | series count | key lengths | keys | fingerprints
+//! partition | tenant | bounds | hash check | series count | key lengths | keys | fingerprints
 //! | float counts | times | values | start times? | histograms | exemplars
 //! ```
 //!
@@ -12,9 +12,10 @@
 //!
 //! Invariants: a decoded batch is complete and each of its keys is canonical. Fingerprints are not
 //! computed again, except in debug builds: only peers with the secret of the cluster can connect.
+//! The hash check, a fingerprint of a constant, shows that both nodes have the same hash keys.
 
 use crate::bytes::{
-    FrameReader, MalformedFrame, push_count, push_f64, push_option, push_prefixed, push_varint,
+    MalformedFrame, PeerFrameReader, push_count, push_f64, push_option, push_prefixed, push_varint,
     push_zigzag,
 };
 use crate::frames::histogram::{push_histogram, read_histogram};
@@ -22,9 +23,9 @@ use bytes::Bytes;
 use firn_model::batch::{Batch, BatchSource, HistogramSample};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::TimedExemplar;
-use firn_model::fingerprint::{Fingerprint, SeriesHash};
+use firn_model::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 use firn_model::labels::{LabelsRef, is_canonical};
-use firn_model::store::{AppendBounds, LateSamplePolicy};
+use firn_model::store::{AppendBounds, AppendOutcome, LateSamplePolicy};
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::KEY_FORMAT;
 use std::sync::Arc;
@@ -49,23 +50,37 @@ impl EncodedAppend {
         self.bytes.len()
     }
 
-    pub(crate) fn bytes(&self) -> &Bytes {
+    /// Returns the frame, as [`decode_append`] decodes it.
+    pub fn frame(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Returns the index in the part of the sender of a series of the frame, if there is one.
-    pub(crate) fn number(&self, series: usize) -> Option<usize> {
-        match &self.numbers {
-            None => Some(series),
-            Some(numbers) => numbers.get(series).map(|number| *number as usize),
+    /// Replaces the indexes of series of the frame by those in the part of the sender.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Internal`] if the frame has no series with such an index.
+    pub(crate) fn restore_numbers(&self, outcome: &mut AppendOutcome) -> Result<(), Error> {
+        let Some(numbers) = &self.numbers else {
+            return Ok(());
+        };
+        let samples = outcome.rejected.iter_mut().map(|r| &mut r.first_series);
+        let exemplars = outcome.refused_exemplars.iter_mut();
+        for series in samples.chain(exemplars.map(|r| &mut r.first_series)) {
+            let number = numbers.get(*series).ok_or_else(|| {
+                let text = format!("outcome of the unknown series {series}");
+                Error::new(ErrorKind::Internal, text)
+            })?;
+            *series = *number as usize;
         }
+        Ok(())
     }
 }
 
 /// Encodes a part of a batch, whose series all belong to `partition`. Decodes the labels of series
 /// whose keys are not canonical. Rejected series are left out. `hash` is the hash of all stores of
-/// the cluster. Costs a hash of each key, unless the source has the fingerprints, and a copy of keys
-/// and samples.
+/// the cluster. Costs a hash of each key, unless the source has the fingerprints, and a copy of all
+/// keys and samples.
 ///
 /// # Errors
 ///
@@ -91,6 +106,7 @@ pub fn encode_append(
     push_varint(u64::from(partition), &mut bytes);
     push_prefixed(tenant.as_str().as_bytes(), &mut bytes);
     push_bounds(bounds, &mut bytes);
+    push_print(hash.keys.fingerprint(HASH_CHECK), &mut bytes);
     push_keys(source, &series, hash, &mut bytes);
     push_floats(batch, &series, &mut bytes);
     push_histograms(batch, &series, &mut bytes);
@@ -128,6 +144,9 @@ fn find_other_keys(batch: &Batch) -> Vec<u32> {
     (0..batch.series_count() as u32).filter(is_other).collect()
 }
 
+/// The bytes whose fingerprint shows that two nodes have the same hash keys.
+const HASH_CHECK: &[u8] = b"firn peer";
+
 const LATE: [LateSamplePolicy; 4] = [
     LateSamplePolicy::All,
     LateSamplePolicy::AllButStale,
@@ -143,15 +162,20 @@ fn push_bounds(bounds: AppendBounds, into: &mut Vec<u8>) {
     push_option(bounds.newest, into, push_zigzag);
 }
 
-fn read_bounds(reader: &mut FrameReader<'_>) -> Result<AppendBounds, MalformedFrame> {
+fn read_bounds(reader: &mut PeerFrameReader<'_>) -> Result<AppendBounds, MalformedFrame> {
     let time_max = reader.zigzag()?;
     let late = LATE.get(usize::from(reader.u8()?)).copied();
     Ok(AppendBounds {
         time_max,
         late: late.ok_or(MalformedFrame("unknown policy for late samples"))?,
         in_order_min: reader.zigzag()?,
-        newest: reader.option(FrameReader::zigzag)?,
+        newest: reader.option(PeerFrameReader::zigzag)?,
     })
+}
+
+fn push_print(print: Fingerprint, into: &mut Vec<u8>) {
+    into.extend_from_slice(&print.high.to_le_bytes());
+    into.extend_from_slice(&print.low.to_le_bytes());
 }
 
 /// Appends the keys of `series` and their fingerprints.
@@ -174,8 +198,7 @@ fn push_keys(source: &dyn BatchSource, series: &[usize], hash: &SeriesHash, into
             Some(known) => known[*number],
             None => hash.keys.fingerprint(&keys[start..]),
         };
-        prints.extend_from_slice(&print.high.to_le_bytes());
-        prints.extend_from_slice(&print.low.to_le_bytes());
+        push_print(print, &mut prints);
     }
     into.extend_from_slice(&keys);
     into.extend_from_slice(&prints);
@@ -254,8 +277,16 @@ pub struct AppendFrame {
     pub tenant: TenantId,
     /// The time limits of the batch.
     pub bounds: AppendBounds,
-    /// The fingerprint of the key of each series, under the keys of the cluster.
+    /// The fingerprint of the key of each series, under the hash keys of the sender.
     pub prints: Vec<Fingerprint>,
+    hash_check: Fingerprint,
+}
+
+impl AppendFrame {
+    /// Returns whether the fingerprints are those under `keys`.
+    pub fn has_hash_keys(&self, keys: &HashKeys) -> bool {
+        keys.fingerprint(HASH_CHECK) == self.hash_check
+    }
 }
 
 /// Decodes a part of a batch. The series in `batch`, which is cleared before, have undecoded labels
@@ -269,11 +300,12 @@ pub fn decode_append(bytes: &[u8], batch: &mut Batch) -> Result<AppendFrame, Mal
     if u32::try_from(bytes.len()).is_err() {
         return Err(MalformedFrame("4 GiB or more"));
     }
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let partition = reader.u32()?;
     let tenant = TenantId::new(reader.text()?);
     let tenant = tenant.map_err(|_| MalformedFrame("invalid tenant id"))?;
     let bounds = read_bounds(&mut reader)?;
+    let hash_check = read_print(&reader.array()?);
     let count = reader.count(KEY_BYTES_MIN)?;
     let ends = read_key_ends(&mut reader, count)?;
     let keys = reader.bytes(ends.last().copied().unwrap_or(0))?;
@@ -291,13 +323,17 @@ pub fn decode_append(bytes: &[u8], batch: &mut Batch) -> Result<AppendFrame, Mal
         tenant,
         bounds,
         prints,
+        hash_check,
     })
 }
 
 /// Bytes of the length of a key, its fingerprint and the number of its floats.
 const KEY_BYTES_MIN: usize = 1 + 16 + 1;
 
-fn read_key_ends(reader: &mut FrameReader<'_>, count: usize) -> Result<Vec<usize>, MalformedFrame> {
+fn read_key_ends(
+    reader: &mut PeerFrameReader<'_>,
+    count: usize,
+) -> Result<Vec<usize>, MalformedFrame> {
     let mut ends = Vec::with_capacity(count);
     let mut end = 0usize;
     for _ in 0..count {
@@ -311,16 +347,19 @@ fn read_key_ends(reader: &mut FrameReader<'_>, count: usize) -> Result<Vec<usize
 }
 
 fn read_prints(
-    reader: &mut FrameReader<'_>,
+    reader: &mut PeerFrameReader<'_>,
     count: usize,
 ) -> Result<Vec<Fingerprint>, MalformedFrame> {
-    let bytes = reader.bytes(16 * count)?;
-    let halves = bytes.as_chunks::<8>().0.as_chunks::<2>().0;
-    let print = |[high, low]: &[[u8; 8]; 2]| Fingerprint {
-        high: u64::from_le_bytes(*high),
-        low: u64::from_le_bytes(*low),
-    };
-    Ok(halves.iter().map(print).collect())
+    let prints = reader.bytes(16 * count)?.as_chunks().0;
+    Ok(prints.iter().map(read_print).collect())
+}
+
+fn read_print(bytes: &[u8; 16]) -> Fingerprint {
+    let both = u128::from_le_bytes(*bytes);
+    Fingerprint {
+        high: both as u64,
+        low: (both >> 64) as u64,
+    }
 }
 
 /// The columns of a frame, of which values, exemplars and keys are still in its bytes.
@@ -336,7 +375,7 @@ struct AppendColumns<'a> {
 }
 
 impl<'a> AppendColumns<'a> {
-    fn read(reader: &mut FrameReader<'a>, count: usize) -> Result<Self, MalformedFrame> {
+    fn read(reader: &mut PeerFrameReader<'a>, count: usize) -> Result<Self, MalformedFrame> {
         let mut float_counts = Vec::with_capacity(count);
         let mut floats = 0usize;
         for _ in 0..count {
@@ -397,7 +436,7 @@ impl<'a> AppendColumns<'a> {
 
 /// Reads integers that are encoded as differences from their predecessors.
 fn read_differences(
-    reader: &mut FrameReader<'_>,
+    reader: &mut PeerFrameReader<'_>,
     count: usize,
 ) -> Result<Vec<i64>, MalformedFrame> {
     if count > reader.rest().len() {
@@ -414,7 +453,7 @@ fn read_differences(
 
 /// Reads the index of a series that is below `count` and not below `previous`.
 fn read_index(
-    reader: &mut FrameReader<'_>,
+    reader: &mut PeerFrameReader<'_>,
     previous: u32,
     count: usize,
 ) -> Result<u32, MalformedFrame> {
@@ -429,7 +468,7 @@ fn read_index(
 const HISTOGRAM_BYTES_MIN: usize = 29;
 
 fn read_histograms(
-    reader: &mut FrameReader<'_>,
+    reader: &mut PeerFrameReader<'_>,
     series: usize,
 ) -> Result<Vec<(u32, HistogramSample)>, MalformedFrame> {
     let count = reader.count(HISTOGRAM_BYTES_MIN)?;
@@ -451,7 +490,7 @@ fn read_histograms(
 const EXEMPLAR_BYTES_MIN: usize = 12;
 
 fn read_exemplars<'a>(
-    reader: &mut FrameReader<'a>,
+    reader: &mut PeerFrameReader<'a>,
     series: usize,
 ) -> Result<Vec<(u32, TimedExemplar<'a>)>, MalformedFrame> {
     let count = reader.count(EXEMPLAR_BYTES_MIN)?;
@@ -473,7 +512,7 @@ fn read_exemplars<'a>(
 
 /// Reads a label set in canonical form.
 pub(crate) fn read_labels<'a>(
-    reader: &mut FrameReader<'a>,
+    reader: &mut PeerFrameReader<'a>,
 ) -> Result<LabelsRef<'a>, MalformedFrame> {
     let bytes = reader.prefixed()?;
     if !is_canonical(bytes) {

@@ -8,7 +8,9 @@
 //! Series with equal times share a column, as in [`SeriesBatch`]. A regular time costs one byte, a
 //! value eight. Invariant: decoded times of a column strictly increase.
 
-use crate::bytes::{FrameReader, MalformedFrame, push_count, push_f64, push_varint, push_zigzag};
+use crate::bytes::{
+    MalformedFrame, PeerFrameReader, push_count, push_f64, push_varint, push_zigzag,
+};
 use crate::frames::histogram::{push_histogram, read_histogram};
 use firn_model::columns::{SeriesBatch, SeriesColumns};
 use firn_model::histogram::Histogram;
@@ -79,7 +81,7 @@ fn push_series(series: &SeriesColumns<'_>, into: &mut Vec<u8>) {
 ///
 /// [`MalformedFrame`] if `bytes` are not exactly one message.
 pub fn decode_columns(bytes: &[u8], into: &mut SeriesBatch) -> Result<usize, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let count = reader.count(1)?;
     let mut columns = Vec::with_capacity(count);
     for _ in 0..count {
@@ -98,7 +100,7 @@ pub fn decode_columns(bytes: &[u8], into: &mut SeriesBatch) -> Result<usize, Mal
     Ok(count)
 }
 
-fn read_times(reader: &mut FrameReader<'_>) -> Result<Vec<i64>, MalformedFrame> {
+fn read_times(reader: &mut PeerFrameReader<'_>) -> Result<Vec<i64>, MalformedFrame> {
     let count = reader.count(1)?;
     let mut times: Vec<i64> = Vec::with_capacity(count);
     let (mut previous, mut step) = (0i64, 0i64);
@@ -125,7 +127,7 @@ struct ColumnScratch {
 impl ColumnScratch {
     fn read_series(
         &mut self,
-        reader: &mut FrameReader<'_>,
+        reader: &mut PeerFrameReader<'_>,
         samples: usize,
     ) -> Result<(), MalformedFrame> {
         let value_bytes = samples.checked_mul(8);

@@ -8,7 +8,9 @@
 //! Invariant: a decoded histogram has as many buckets on each side as its spans cover. Other rules
 //! for histograms are left to the node that received the sample.
 
-use crate::bytes::{FrameReader, MalformedFrame, push_count, push_f64, push_varint, push_zigzag};
+use crate::bytes::{
+    MalformedFrame, PeerFrameReader, push_count, push_f64, push_varint, push_zigzag,
+};
 use firn_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 
 const HINTS: [ResetHint; 4] = [
@@ -72,7 +74,9 @@ fn push_span(span: &BucketSpan, into: &mut Vec<u8>) {
 }
 
 /// Reads a histogram.
-pub(crate) fn read_histogram(reader: &mut FrameReader<'_>) -> Result<Histogram, MalformedFrame> {
+pub(crate) fn read_histogram(
+    reader: &mut PeerFrameReader<'_>,
+) -> Result<Histogram, MalformedFrame> {
     let hint = HINTS.get(usize::from(reader.u8()?)).copied();
     let reset_hint = hint.ok_or(MalformedFrame("unknown reset hint"))?;
     let schema = read_i32(reader)?;
@@ -81,14 +85,14 @@ pub(crate) fn read_histogram(reader: &mut FrameReader<'_>) -> Result<Histogram, 
         INTEGER => HistogramCounts::Integer {
             count: reader.varint()?,
             zero_count: reader.varint()?,
-            positive: read_list(reader, 1, FrameReader::zigzag)?,
-            negative: read_list(reader, 1, FrameReader::zigzag)?,
+            positive: read_list(reader, 1, PeerFrameReader::zigzag)?,
+            negative: read_list(reader, 1, PeerFrameReader::zigzag)?,
         },
         FLOAT => HistogramCounts::Float {
             count: reader.f64()?,
             zero_count: reader.f64()?,
-            positive: read_list(reader, 8, FrameReader::f64)?,
-            negative: read_list(reader, 8, FrameReader::f64)?,
+            positive: read_list(reader, 8, PeerFrameReader::f64)?,
+            negative: read_list(reader, 8, PeerFrameReader::f64)?,
         },
         _ => return Err(MalformedFrame("unknown form of histogram counts")),
     };
@@ -100,7 +104,7 @@ pub(crate) fn read_histogram(reader: &mut FrameReader<'_>) -> Result<Histogram, 
         counts,
         positive_spans: read_list(reader, 2, read_span)?,
         negative_spans: read_list(reader, 2, read_span)?,
-        custom_values: read_list(reader, 8, FrameReader::f64)?,
+        custom_values: read_list(reader, 8, PeerFrameReader::f64)?,
     };
     check_spans(&histogram)?;
     Ok(histogram)
@@ -128,9 +132,9 @@ fn check_spans(histogram: &Histogram) -> Result<(), MalformedFrame> {
 }
 
 fn read_list<'a, T>(
-    reader: &mut FrameReader<'a>,
+    reader: &mut PeerFrameReader<'a>,
     bytes_min: usize,
-    read: impl Fn(&mut FrameReader<'a>) -> Result<T, MalformedFrame>,
+    read: impl Fn(&mut PeerFrameReader<'a>) -> Result<T, MalformedFrame>,
 ) -> Result<Vec<T>, MalformedFrame> {
     let count = reader.count(bytes_min)?;
     let mut items = Vec::with_capacity(count);
@@ -140,14 +144,14 @@ fn read_list<'a, T>(
     Ok(items)
 }
 
-fn read_span(reader: &mut FrameReader<'_>) -> Result<BucketSpan, MalformedFrame> {
+fn read_span(reader: &mut PeerFrameReader<'_>) -> Result<BucketSpan, MalformedFrame> {
     Ok(BucketSpan {
         offset: read_i32(reader)?,
         length: reader.u32()?,
     })
 }
 
-fn read_i32(reader: &mut FrameReader<'_>) -> Result<i32, MalformedFrame> {
+fn read_i32(reader: &mut PeerFrameReader<'_>) -> Result<i32, MalformedFrame> {
     let number = reader.zigzag()?;
     i32::try_from(number).map_err(|_| MalformedFrame("signed number of more than 32 bits"))
 }

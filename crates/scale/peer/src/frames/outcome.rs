@@ -8,7 +8,7 @@
 //! sender's part.
 
 use crate::bytes::{
-    FrameReader, MalformedFrame, push_count, push_option, push_prefixed, push_zigzag,
+    MalformedFrame, PeerFrameReader, push_count, push_option, push_prefixed, push_zigzag,
 };
 use crate::frames::append::read_labels;
 use firn_model::sample::TimestampMs;
@@ -94,7 +94,7 @@ pub fn encode_appended(appended: &PeerAppended, into: &mut Vec<u8>) {
 ///
 /// [`MalformedFrame`] if `bytes` are not exactly one outcome.
 pub fn decode_appended(bytes: &[u8]) -> Result<PeerAppended, MalformedFrame> {
-    let mut reader = FrameReader::new(bytes);
+    let mut reader = PeerFrameReader::new(bytes);
     let mut appended = PeerAppended::default();
     appended.outcome.stored = reader.usize()?;
     appended.outcome.stored_histograms = reader.usize()?;
@@ -106,7 +106,7 @@ pub fn decode_appended(bytes: &[u8]) -> Result<PeerAppended, MalformedFrame> {
         let rejected = read_rejected_exemplars(&mut reader)?;
         appended.outcome.refused_exemplars.push(rejected);
     }
-    appended.newest = reader.option(FrameReader::zigzag)?;
+    appended.newest = reader.option(PeerFrameReader::zigzag)?;
     for _ in 0..reader.count(3)? {
         appended.invalid_series.push(PeerSeriesRejection {
             series_count: reader.usize()?,
@@ -118,7 +118,9 @@ pub fn decode_appended(bytes: &[u8]) -> Result<PeerAppended, MalformedFrame> {
     Ok(appended)
 }
 
-fn read_rejected_samples(reader: &mut FrameReader<'_>) -> Result<RejectedSamples, MalformedFrame> {
+fn read_rejected_samples(
+    reader: &mut PeerFrameReader<'_>,
+) -> Result<RejectedSamples, MalformedFrame> {
     let reason = SAMPLE_REJECTIONS.get(usize::from(reader.u8()?)).copied();
     Ok(RejectedSamples {
         rejection: reason.ok_or(MalformedFrame("unknown reason of a rejected sample"))?,
@@ -130,7 +132,7 @@ fn read_rejected_samples(reader: &mut FrameReader<'_>) -> Result<RejectedSamples
 }
 
 fn read_rejected_exemplars(
-    reader: &mut FrameReader<'_>,
+    reader: &mut PeerFrameReader<'_>,
 ) -> Result<RejectedExemplars, MalformedFrame> {
     let reason = EXEMPLAR_REJECTIONS.get(usize::from(reader.u8()?)).copied();
     Ok(RejectedExemplars {

@@ -4,11 +4,12 @@
 //! kind u8 | timeout ms | budget bytes | fields of the kind
 //! ```
 //!
-//! The first request of a selection is [`ReadRequest::Open`]; columns, labels and samples refer to
-//! the open selection of the stream. Matchers travel as text and are compiled by the receiver.
+//! The first request of a selection is [`PeerReadRequest::Open`]; columns, labels and samples refer
+//! to the open selection of the stream. Matchers travel as text and are compiled by the receiver.
 
 use crate::bytes::{
-    FrameReader, MalformedFrame, push_count, push_option, push_prefixed, push_varint, push_zigzag,
+    MalformedFrame, PeerFrameReader, push_count, push_option, push_prefixed, push_varint,
+    push_zigzag,
 };
 use crate::service::ReadConsistency;
 use firn_model::matcher::{MatchOp, Matcher};
@@ -24,12 +25,12 @@ pub struct TimedReadRequest {
     /// The memory that the client may still use, in bytes.
     pub budget_bytes: u64,
     /// The request itself.
-    pub request: ReadRequest,
+    pub request: PeerReadRequest,
 }
 
 /// A request on a stream of reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadRequest {
+pub enum PeerReadRequest {
     /// Opens a selection.
     Open {
         /// The series to select.
@@ -52,16 +53,12 @@ pub enum ReadRequest {
         /// The series of which the values are requested.
         series: SeriesRequest,
     },
-    /// Requests exemplars.
+    /// Requests exemplars of series that match one of the sets of matchers.
     Exemplars {
-        /// The partitions to read.
-        scope: PartitionScope,
-        /// The tenant whose data is read.
-        tenant: TenantId,
+        /// The data to read.
+        scope: TenantScope,
         /// Sets of matchers, of which one must match.
         sets: Vec<Vec<MatcherText>>,
-        /// The time range of the exemplars.
-        range: TimeRange,
     },
     /// Requests metadata of one or all metric families.
     Metadata {
@@ -72,12 +69,8 @@ pub enum ReadRequest {
     },
     /// Requests texts about lost data.
     Losses {
-        /// The partitions to read.
-        scope: PartitionScope,
-        /// The tenant whose data is read.
-        tenant: TenantId,
-        /// The time range of the lost data.
-        range: TimeRange,
+        /// The data that may be lost.
+        scope: TenantScope,
         /// True for data that label names and values need.
         is_of_labels: bool,
     },
@@ -92,17 +85,24 @@ pub struct PartitionScope {
     pub consistency: ReadConsistency,
 }
 
+/// The data of a request: partitions, tenant and time range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantScope {
+    /// The partitions to read.
+    pub partitions: PartitionScope,
+    /// The tenant whose data is read.
+    pub tenant: TenantId,
+    /// The time range of the data.
+    pub range: TimeRange,
+}
+
 /// The fields of a look-up of series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeriesRequest {
-    /// The partitions to read.
-    pub scope: PartitionScope,
-    /// The tenant whose data is read.
-    pub tenant: TenantId,
+    /// The data to read.
+    pub scope: TenantScope,
     /// The matchers, all of which must match.
     pub matchers: Vec<MatcherText>,
-    /// The time range of the samples.
-    pub range: TimeRange,
     /// True if only the newest sample of each series is needed.
     pub is_newest_only: bool,
     /// The number of series that can still be found.
@@ -169,19 +169,19 @@ impl TimedReadRequest {
     ///
     /// [`MalformedFrame`] if `bytes` are not exactly one request.
     pub fn decode(bytes: &[u8]) -> Result<Self, MalformedFrame> {
-        let mut reader = FrameReader::new(bytes);
+        let mut reader = PeerFrameReader::new(bytes);
         let kind = reader.u8()?;
         let timed = Self {
             timeout_ms: reader.varint()?,
             budget_bytes: reader.varint()?,
-            request: ReadRequest::read_fields(kind, &mut reader)?,
+            request: PeerReadRequest::read_fields(kind, &mut reader)?,
         };
         reader.finish()?;
         Ok(timed)
     }
 }
 
-impl ReadRequest {
+impl PeerReadRequest {
     fn kind(&self) -> u8 {
         match self {
             Self::Open { .. } => OPEN,
@@ -215,17 +215,10 @@ impl ReadRequest {
                 push_prefixed(name.as_bytes(), into);
                 series.push(into);
             }
-            Self::Exemplars {
-                scope,
-                tenant,
-                sets,
-                range,
-            } => {
+            Self::Exemplars { scope, sets } => {
                 scope.push(into);
-                push_tenant(tenant, into);
                 push_count(sets.len(), into);
                 sets.iter().for_each(|set| push_matchers(set, into));
-                push_range(*range, into);
             }
             Self::Metadata { tenant, metric } => {
                 push_tenant(tenant, into);
@@ -235,19 +228,15 @@ impl ReadRequest {
             }
             Self::Losses {
                 scope,
-                tenant,
-                range,
                 is_of_labels,
             } => {
                 scope.push(into);
-                push_tenant(tenant, into);
-                push_range(*range, into);
                 into.push(u8::from(*is_of_labels));
             }
         }
     }
 
-    fn read_fields(kind: u8, reader: &mut FrameReader<'_>) -> Result<Self, MalformedFrame> {
+    fn read_fields(kind: u8, reader: &mut PeerFrameReader<'_>) -> Result<Self, MalformedFrame> {
         Ok(match kind {
             OPEN => Self::Open {
                 is_labels_only: reader.bool()?,
@@ -262,19 +251,15 @@ impl ReadRequest {
                 series: SeriesRequest::read(reader)?,
             },
             EXEMPLARS => Self::Exemplars {
-                scope: PartitionScope::read(reader)?,
-                tenant: read_tenant(reader)?,
+                scope: TenantScope::read(reader)?,
                 sets: read_matcher_sets(reader)?,
-                range: read_range(reader)?,
             },
             METADATA => Self::Metadata {
                 tenant: read_tenant(reader)?,
                 metric: reader.option(|reader| reader.text().map(str::to_owned))?,
             },
             LOSSES => Self::Losses {
-                scope: PartitionScope::read(reader)?,
-                tenant: read_tenant(reader)?,
-                range: read_range(reader)?,
+                scope: TenantScope::read(reader)?,
                 is_of_labels: reader.bool()?,
             },
             _ => return Err(MalformedFrame("unknown kind of request")),
@@ -291,7 +276,7 @@ impl PartitionScope {
         }
     }
 
-    fn read(reader: &mut FrameReader<'_>) -> Result<Self, MalformedFrame> {
+    fn read(reader: &mut PeerFrameReader<'_>) -> Result<Self, MalformedFrame> {
         let consistency = if reader.bool()? {
             ReadConsistency::Strong
         } else {
@@ -309,22 +294,35 @@ impl PartitionScope {
     }
 }
 
+impl TenantScope {
+    fn push(&self, into: &mut Vec<u8>) {
+        self.partitions.push(into);
+        push_tenant(&self.tenant, into);
+        push_zigzag(self.range.min, into);
+        push_zigzag(self.range.max, into);
+    }
+
+    fn read(reader: &mut PeerFrameReader<'_>) -> Result<Self, MalformedFrame> {
+        Ok(Self {
+            partitions: PartitionScope::read(reader)?,
+            tenant: read_tenant(reader)?,
+            range: TimeRange::new(reader.zigzag()?, reader.zigzag()?),
+        })
+    }
+}
+
 impl SeriesRequest {
     fn push(&self, into: &mut Vec<u8>) {
         self.scope.push(into);
-        push_tenant(&self.tenant, into);
         push_matchers(&self.matchers, into);
-        push_range(self.range, into);
         into.push(u8::from(self.is_newest_only));
         push_varint(self.series_max, into);
     }
 
-    fn read(reader: &mut FrameReader<'_>) -> Result<Self, MalformedFrame> {
+    fn read(reader: &mut PeerFrameReader<'_>) -> Result<Self, MalformedFrame> {
         Ok(Self {
-            scope: PartitionScope::read(reader)?,
-            tenant: read_tenant(reader)?,
+            scope: TenantScope::read(reader)?,
             matchers: read_matchers(reader)?,
-            range: read_range(reader)?,
             is_newest_only: reader.bool()?,
             series_max: reader.varint()?,
         })
@@ -335,17 +333,8 @@ fn push_tenant(tenant: &TenantId, into: &mut Vec<u8>) {
     push_prefixed(tenant.as_str().as_bytes(), into);
 }
 
-fn read_tenant(reader: &mut FrameReader<'_>) -> Result<TenantId, MalformedFrame> {
+fn read_tenant(reader: &mut PeerFrameReader<'_>) -> Result<TenantId, MalformedFrame> {
     TenantId::new(reader.text()?).map_err(|_| MalformedFrame("invalid tenant id"))
-}
-
-fn push_range(range: TimeRange, into: &mut Vec<u8>) {
-    push_zigzag(range.min, into);
-    push_zigzag(range.max, into);
-}
-
-fn read_range(reader: &mut FrameReader<'_>) -> Result<TimeRange, MalformedFrame> {
-    Ok(TimeRange::new(reader.zigzag()?, reader.zigzag()?))
 }
 
 fn push_matchers(matchers: &[MatcherText], into: &mut Vec<u8>) {
@@ -358,7 +347,7 @@ fn push_matchers(matchers: &[MatcherText], into: &mut Vec<u8>) {
     }
 }
 
-fn read_matchers(reader: &mut FrameReader<'_>) -> Result<Vec<MatcherText>, MalformedFrame> {
+fn read_matchers(reader: &mut PeerFrameReader<'_>) -> Result<Vec<MatcherText>, MalformedFrame> {
     let count = reader.count(3)?;
     let mut matchers = Vec::with_capacity(count);
     for _ in 0..count {
@@ -374,7 +363,7 @@ fn read_matchers(reader: &mut FrameReader<'_>) -> Result<Vec<MatcherText>, Malfo
 }
 
 fn read_matcher_sets(
-    reader: &mut FrameReader<'_>,
+    reader: &mut PeerFrameReader<'_>,
 ) -> Result<Vec<Vec<MatcherText>>, MalformedFrame> {
     let count = reader.count(1)?;
     let mut sets = Vec::with_capacity(count);

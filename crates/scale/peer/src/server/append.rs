@@ -9,9 +9,9 @@
 //! runs on a thread that may wait if the store may wait, or if the frame is large.
 
 use super::PeerServerState;
-use crate::bytes::FrameReader;
+use crate::bytes::PeerFrameReader;
 use crate::failure::{PeerFailure, encode_answer};
-use crate::frames::append::{AppendFrame, decode_append};
+use crate::frames::append::{AppendFrame, EncodedAppend, decode_append};
 use crate::frames::outcome::{PeerAppended, PeerSeriesRejection, encode_appended};
 use bytes::Bytes;
 use firn_model::batch::{Batch, BatchSource};
@@ -68,7 +68,7 @@ async fn append_frame(
     frame: Bytes,
     memory: Option<Reservation>,
 ) -> Result<PeerAppended, PeerFailure> {
-    let partition = FrameReader::new(&frame).u32()?;
+    let partition = PeerFrameReader::new(&frame).u32()?;
     let count = state.options.partitions;
     if partition >= count {
         let text = format!("unknown partition {partition}, the cluster has {count}");
@@ -129,9 +129,10 @@ fn begin_batch(
     let limits = WireLimits::default();
     let mut source = PeerBatchSource {
         request: DecodedWriteRequest::of_keys(batch, &limits),
-        prints: frame.prints,
+        frame,
     };
-    let ticket = store.append_from(&frame.tenant, &mut source, frame.bounds);
+    let (tenant, bounds) = (source.frame.tenant.clone(), source.frame.bounds);
+    let ticket = store.append_from(&tenant, &mut source, bounds);
     let refused = source.request.finish();
     let refused = refused.map_err(|e| PeerFailure::Failed(e.into()))?;
     let invalid = refused.iter().map(|refused| PeerSeriesRejection {
@@ -141,15 +142,42 @@ fn begin_batch(
     });
     Ok(BegunAppend {
         ticket,
-        tenant: frame.tenant,
+        tenant,
         invalid_series: invalid.collect(),
     })
+}
+
+impl EncodedAppend {
+    /// Appends the part to a store of this process, for a node that became the leader after it
+    /// had encoded the part. The outcome is that of an append at a peer.
+    ///
+    /// # Errors
+    ///
+    /// The error of the store, as [`PeerFailure::Failed`].
+    pub async fn append_to(&self, store: Arc<dyn Append>) -> Result<PeerAppended, PeerFailure> {
+        let (frame, appender) = (self.bytes().clone(), store.clone());
+        let begin = move || -> Result<BegunAppend, PeerFailure> {
+            let mut batch = Batch::default();
+            let decoded = decode_append(&frame, &mut batch)?;
+            begin_batch(&*appender, decoded, &mut batch)
+        };
+        let begun = tokio::task::spawn_blocking(begin).await;
+        let panicked = |_| Error::new(ErrorKind::Internal, "the append panicked").into();
+        let begun = begun.unwrap_or_else(|e| Err(panicked(e)))?;
+        let mut outcome = begun.ticket.await?;
+        self.restore_numbers(&mut outcome)?;
+        Ok(PeerAppended {
+            outcome,
+            newest: store.newest_time(&begun.tenant),
+            invalid_series: begun.invalid_series,
+        })
+    }
 }
 
 /// The batch of a frame as a source: keys of remote write with known fingerprints.
 struct PeerBatchSource<'d> {
     request: DecodedWriteRequest<'d>,
-    prints: Vec<Fingerprint>,
+    frame: AppendFrame,
 }
 
 impl BatchSource for PeerBatchSource<'_> {
@@ -161,24 +189,28 @@ impl BatchSource for PeerBatchSource<'_> {
         self.request.read_labels(series)
     }
 
-    /// Returns the fingerprints of the frame. Debug builds check those of undecoded keys.
+    /// Returns the fingerprints of the frame, unless the store has other hash keys. Debug builds
+    /// check those of undecoded keys.
     fn fingerprints(&self, keys: &HashKeys) -> Option<&[Fingerprint]> {
+        if !self.frame.has_hash_keys(keys) {
+            return None;
+        }
         let batch = self.request.batch();
         let is_of_key = |(series, print): (usize, &Fingerprint)| {
             let key = batch.key(series);
             key.is_none_or(|key| keys.fingerprint(key) == *print)
         };
         debug_assert!(
-            self.prints.iter().enumerate().all(is_of_key),
+            self.frame.prints.iter().enumerate().all(is_of_key),
             "fingerprints of a frame differ from its keys"
         );
-        Some(&self.prints)
+        Some(&self.frame.prints)
     }
 
     fn remove_series(&mut self, series: &[u32]) -> Option<Batch> {
         let mut removed = series.iter().peekable();
         let mut index = 0;
-        self.prints.retain(|_| {
+        self.frame.prints.retain(|_| {
             let is_removed = removed.next_if(|removed| **removed == index).is_some();
             index += 1;
             !is_removed

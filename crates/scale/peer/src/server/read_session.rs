@@ -12,7 +12,7 @@ use crate::frames::answers::{
 };
 use crate::frames::columns::encode_columns;
 use crate::frames::requests::{
-    MatcherText, PartitionScope, ReadRequest, SeriesRequest, TimedReadRequest,
+    MatcherText, PeerReadRequest, SeriesRequest, TenantScope, TimedReadRequest,
 };
 use crate::frames::{LABELS_CHUNK, ReadMessageKind};
 use crate::service::PeerService;
@@ -21,10 +21,8 @@ use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::matcher::Matcher;
-use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
-use firn_model::tenant::TenantId;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -76,46 +74,28 @@ impl ReadSession {
     ) -> Result<(), PeerFailure> {
         let budget = self.budget(timed.budget_bytes);
         match &timed.request {
-            ReadRequest::Open {
+            PeerReadRequest::Open {
                 series,
                 is_labels_only,
             } => self.open(series, *is_labels_only, &budget, answer),
-            ReadRequest::Column(name) => self.send_column(name, &budget, answer),
-            ReadRequest::Labels(series) => self.send_labels(series.clone(), answer),
-            ReadRequest::Read(series) => self.send_samples(series.clone(), &budget, answer),
-            ReadRequest::LabelNames(series) => {
+            PeerReadRequest::Column(name) => self.send_column(name, &budget, answer),
+            PeerReadRequest::Labels(series) => self.send_labels(series.clone(), answer),
+            PeerReadRequest::Read(series) => self.send_samples(series.clone(), &budget, answer),
+            PeerReadRequest::LabelNames(series) => {
                 let look_up =
                     |store: &dyn Select, request: SelectRequest<'_>| store.label_names(request);
                 self.send_strings(series, &budget, answer, look_up)
             }
-            ReadRequest::LabelValues { name, series } => {
+            PeerReadRequest::LabelValues { name, series } => {
                 let look_up = |store: &dyn Select, request: SelectRequest<'_>| {
                     store.label_values(name, request)
                 };
                 self.send_strings(series, &budget, answer, look_up)
             }
-            ReadRequest::Exemplars {
-                scope,
-                tenant,
-                sets,
-                range,
-            } => {
-                let sets: Result<Vec<_>, Error> = sets.iter().map(|set| compile(set)).collect();
-                let store = self.reader(scope)?;
-                let request = ExemplarRequest {
-                    tenant,
-                    sets: &sets?,
-                    range: *range,
-                    cancel: &self.cancel,
-                    budget: &budget,
-                };
-                let matchers = request.sets.iter().flatten();
-                matchers.for_each(|matcher| matcher.bind(&budget, &self.cancel));
-                let mut message = Vec::new();
-                encode_exemplars(&store.exemplars(request)?, &mut message);
-                answer.message(&message)
+            PeerReadRequest::Exemplars { scope, sets } => {
+                self.send_exemplars(scope, sets, &budget, answer)
             }
-            ReadRequest::Metadata { tenant, metric } => {
+            PeerReadRequest::Metadata { tenant, metric } => {
                 let request = MetadataRequest {
                     tenant,
                     metric: metric.as_deref(),
@@ -126,12 +106,10 @@ impl ReadSession {
                 encode_metadata(&self.service.metadata(request)?, &mut message);
                 answer.message(&message)
             }
-            ReadRequest::Losses {
+            PeerReadRequest::Losses {
                 scope,
-                tenant,
-                range,
                 is_of_labels,
-            } => self.send_losses(scope, (tenant, *range), *is_of_labels, answer),
+            } => self.send_losses(scope, *is_of_labels, answer),
         }
     }
 
@@ -144,8 +122,10 @@ impl ReadSession {
         self.budget.get_or_insert_with(create).clone()
     }
 
-    fn reader(&self, scope: &PartitionScope) -> Result<Arc<dyn Select>, PeerFailure> {
-        self.service.reader(&scope.partitions, scope.consistency)
+    fn reader(&self, scope: &TenantScope) -> Result<Arc<dyn Select>, PeerFailure> {
+        let partitions = &scope.partitions;
+        let (numbers, consistency) = (&partitions.partitions, partitions.consistency);
+        self.service.reader(numbers, consistency)
     }
 
     /// Performs a look-up. Returns the number of series that it counted, and its result.
@@ -159,9 +139,9 @@ impl ReadSession {
         let run = || {
             let matchers = compile(&series.matchers)?;
             let request = SelectRequest {
-                tenant: &series.tenant,
+                tenant: &series.scope.tenant,
                 matchers: &matchers,
-                range: series.range,
+                range: series.scope.range,
                 newest_only: series.is_newest_only,
                 cancel: &self.cancel,
                 budget,
@@ -314,18 +294,40 @@ impl ReadSession {
         answer.message(&message)
     }
 
+    fn send_exemplars(
+        &self,
+        scope: &TenantScope,
+        sets: &[Vec<MatcherText>],
+        budget: &Budget,
+        answer: &mut AnswerWriter,
+    ) -> Result<(), PeerFailure> {
+        let sets: Result<Vec<_>, Error> = sets.iter().map(|set| compile(set)).collect();
+        let sets = sets?;
+        let matchers = sets.iter().flatten();
+        matchers.for_each(|matcher| matcher.bind(budget, &self.cancel));
+        let exemplars = self.reader(scope)?.exemplars(ExemplarRequest {
+            tenant: &scope.tenant,
+            sets: &sets,
+            range: scope.range,
+            cancel: &self.cancel,
+            budget,
+        })?;
+        let mut message = Vec::new();
+        encode_exemplars(&exemplars, &mut message);
+        answer.message(&message)
+    }
+
     fn send_losses(
         &self,
-        scope: &PartitionScope,
-        (tenant, range): (&TenantId, TimeRange),
+        scope: &TenantScope,
         is_of_labels: bool,
         answer: &mut AnswerWriter,
     ) -> Result<(), PeerFailure> {
         let store = self.reader(scope)?;
         let losses = if is_of_labels {
-            store.label_loss_warnings(tenant, range)
+            store.label_loss_warnings(&scope.tenant, scope.range)
         } else {
-            store.loss_warnings(tenant, range)
+            store.loss_warnings(&scope.tenant, scope.range)
         };
         let mut message = Vec::new();
         encode_strings(&losses.texts(), &mut message);

@@ -1,7 +1,7 @@
 //! `firn cluster status` and `firn cluster drain`: requests to a running node of a cluster.
 //!
-//! Invariant: a command reports success only if the node answered so. This module leaves the text of
-//! the status to [`super::status_report`].
+//! Invariant: a command reports success only if the node answered so. This module leaves the text
+//! of the status to [`super::status_report`].
 
 use super::ClusterCommandFailure;
 use super::status_report::StatusReport;

@@ -166,7 +166,8 @@ fn find_faults(data: &Value) -> Vec<String> {
         if partition["leader"].is_null() {
             faults.push(format!("partition {number} has no leader"));
         }
-        if partition["fault"].is_string() {
+        // With another leader, the fault is that of a leadership that ended here.
+        if partition["fault"].is_string() && partition["state"] != "following" {
             let fault = text_of(&partition["fault"]);
             faults.push(format!("partition {number}: {fault}"));
         }
@@ -265,9 +266,9 @@ b     h:2      0.1.0    silent    3m10s ago  0
 
 2 partitions: 1 leading, 1 unowned
 
-PARTITION  LEADER  STATE    EPOCH  RECORDS  SERIES  LOG    BLOCKS END  COMMIT   FIRST CHOICE
-0          a       leading  3      42       7       12MiB  2h30m ago   10s ago  a
-1          -       unowned  0      0        -       -      -           -        -
+PARTITION  LEADER  STATE    EPOCH  RECORDS  SERIES  LOG    BLOCKS END  COMMIT
+0          a       leading  3      42       7       12MiB  2h30m ago   10s ago
+1          -       unowned  0      0        -       -      -           -
 
 node b (h:2) does not answer, last seen: 3m10s ago
 partition 0: the bucket
@@ -279,8 +280,18 @@ partition 1 has no leader";
     #[test]
     fn report_judges_the_cluster() {
         let led = json!({ "partition": 0, "leader": "a", "state": "following" });
+        let fault = |state| json!({ "leader": "a", "state": state, "fault": "took over" });
+        let (replaced, stopped) = (fault("following"), fault("leading"));
         let cases = [
             (json!({ "enabled": true, "partitions": [led] }), Some(true)),
+            (
+                json!({ "enabled": true, "partitions": [replaced] }),
+                Some(true),
+            ),
+            (
+                json!({ "enabled": true, "partitions": [stopped] }),
+                Some(false),
+            ),
             (json!({ "enabled": true, "partitions": [{}] }), Some(false)),
             (json!({ "enabled": true }), Some(false)),
             (

@@ -24,10 +24,11 @@ use firn_model::error::Error;
 use firn_model::fingerprint::{HashKeys, SeriesHash};
 use firn_model::metadata::MetadataBatch;
 use firn_model::store::{Append, MetadataRequest, Select};
-use firn_peer::{PeerOptions, PeerSecurity, serve_peers};
+use firn_peer::{PeerOptions, PeerSecret, PeerSecurity, PeerTls, serve_peers};
 use firn_scrape::ScrapeManager;
 use firn_wire::remote_write::KEY_FORMAT;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -76,11 +77,10 @@ impl PeerMembership {
         budget: &Budget,
     ) -> Result<Self, ServeError> {
         let format = node.format();
-        let options = PeerOptions::new(
-            security(settings)?,
-            format.cluster.0,
-            format.partitions.get(),
-        );
+        let options = PeerOptions {
+            security: security(settings)?,
+            ..PeerOptions::new(format.cluster.0, format.partitions.get())
+        };
         let own = OwnMember {
             name: status.name().to_owned(),
             incarnation: incarnation(env),
@@ -141,7 +141,11 @@ impl PeerMembership {
         };
         let forwarder = |number| -> Arc<dyn Append> {
             let (partition, membership) = (PartitionId(number), self.membership.clone());
-            Arc::new(PartitionForwarder::new(partition, membership, options.clone()))
+            Arc::new(PartitionForwarder::new(
+                partition,
+                membership,
+                options.clone(),
+            ))
         };
         let forwarders = (0..format.partitions.get()).map(forwarder).collect();
         let append = PartitionedAppend::new(forwarders).map_err(ServeError::Open)?;
@@ -186,7 +190,9 @@ impl PeerMembership {
                 asked.for_each(|metadata| received.push(metadata));
             }
             let open = stores.stores();
-            let open = open.iter().map(|open| open.store.clone() as Arc<dyn Select>);
+            let open = open
+                .iter()
+                .map(|open| open.store.clone() as Arc<dyn Select>);
             let stored = PartitionedSelect::new(open.collect()).metadata(request)?;
             Ok(join_metadata(&[received, stored]))
         };
@@ -215,29 +221,39 @@ fn security(settings: &ClusterSettings) -> Result<PeerSecurity, ServeError> {
                 let file = path.display();
                 ServeError::Peers(format!("firn.cluster.secret_file {file}: {why}"))
             };
-            let text = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
-            let secret = text.trim_ascii();
+            let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+            let secret = bytes.trim_ascii();
             if secret.len() < SECRET_BYTES_MIN {
                 let bytes = secret.len();
                 let why = format!("{bytes} bytes, at least {SECRET_BYTES_MIN} are required");
                 return Err(wrong(why));
             }
-            Some(secret.to_vec())
+            Some(PeerSecret::new(secret))
         }
     };
-    let tls = settings.tls.as_ref().map(|files| firn_peer::PeerTls {
-        cert_file: files.cert_file.clone(),
-        key_file: files.key_file.clone(),
-        ca_file: files.ca_file.clone(),
+    let tls = settings.tls.as_ref().map(|files| {
+        let read = |key: &str, path: &Path| {
+            let wrong = |e| {
+                let file = path.display();
+                ServeError::Peers(format!("firn.cluster.tls.{key} {file}: {e}"))
+            };
+            std::fs::read(path).map_err(wrong)
+        };
+        Ok(PeerTls {
+            cert: read("cert_file", &files.cert_file)?,
+            key: read("key_file", &files.key_file)?,
+            ca: read("ca_file", &files.ca_file)?,
+        })
     });
-    Ok(PeerSecurity { secret, tls })
+    let tls: Option<Result<PeerTls, ServeError>> = tls;
+    Ok(PeerSecurity {
+        secret,
+        tls: tls.transpose()?,
+    })
 }
 
 /// Returns the address at which peers reach this node.
-fn advertised(
-    settings: &ClusterSettings,
-    listener: &TcpListener,
-) -> Result<String, ServeError> {
+fn advertised(settings: &ClusterSettings, listener: &TcpListener) -> Result<String, ServeError> {
     if let Some(address) = &settings.advertise {
         return Ok(address.clone());
     }

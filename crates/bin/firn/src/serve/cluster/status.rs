@@ -175,7 +175,10 @@ fn add_store(node: &ClusterNode, partition: PartitionId, status: &mut PartitionS
 }
 
 fn claim_status(claim: &PartitionReport, state: PartitionPhase, node: &str) -> PartitionStatus {
-    let is_led = matches!(claim.stage, PartitionStage::Leading | PartitionStage::HandingOff);
+    let is_led = matches!(
+        claim.stage,
+        PartitionStage::Leading | PartitionStage::HandingOff
+    );
     PartitionStatus {
         leader: is_led.then(|| node.to_owned()),
         epoch: claim.epoch.0,
@@ -248,7 +251,11 @@ fn other_node(member: &KnownMember, silence: Duration) -> MemberStatus {
             drain_state(report.is_draining)
         },
         seen_ago: Some(silence),
-        partitions_led: if is_silent { 0 } else { led(&report.partitions) },
+        partitions_led: if is_silent {
+            0
+        } else {
+            led(&report.partitions)
+        },
     }
 }
 

@@ -1,12 +1,12 @@
-//! Routes for operators and orchestrators: health, readiness, metrics, federation, and requests that
-//! change the state of the process.
+//! Routes for operators and orchestrators: health, readiness, metrics, federation, and requests
+//! that change the state of the process.
 
-use super::{GET, MATCH, POST_PUT, TEXT, YAML, mount, mount_data, open, state};
+use super::cells::{GET, MATCH, POST_PUT, TEXT, YAML};
 use crate::access::ResponseVisibility;
 use crate::api::{federate, operations};
 use crate::metrics::ServerEndpoint;
 use crate::routes::documents;
-use crate::routes::route::{ApiRoute, plain};
+use crate::routes::route::{ApiRoute, mount, mount_data, open, plain, state};
 use firn_model::access::AccessScope;
 
 pub(super) const OPERATIONS: &[ApiRoute] = &[

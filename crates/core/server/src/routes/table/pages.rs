@@ -1,10 +1,10 @@
 //! Routes for browsers: the web UI, and pages and files of the operator.
 
-use super::{GET, HTML, OCTETS, TEXT, mount, mount_data, open};
+use super::cells::{GET, HTML, OCTETS, TEXT};
 use crate::access::ResponseVisibility;
 use crate::api::{consoles, page, user_assets};
 use crate::metrics::ServerEndpoint;
-use crate::routes::route::{ApiRoute, plain};
+use crate::routes::route::{ApiRoute, mount, mount_data, open, plain};
 use firn_model::access::AccessScope;
 
 /// Returns a route of the web UI. All of them serve the same document, whose script renders the

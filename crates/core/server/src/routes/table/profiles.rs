@@ -1,11 +1,11 @@
 //! Routes of profiles, at the paths of Go's `net/http/pprof`.
 
-use super::{GET, HTML, OCTETS, TEXT, mount, param};
+use super::cells::{GET, HTML, OCTETS, TEXT};
 use crate::access::ResponseVisibility;
 use crate::api::operations;
 use crate::metrics::ServerEndpoint;
 use crate::routes::route::ParamKind::Duration;
-use crate::routes::route::{ApiRoute, plain};
+use crate::routes::route::{ApiRoute, mount, param, plain};
 use firn_model::access::AccessScope;
 
 pub(super) const PROFILES: &[ApiRoute] = &[

@@ -1,0 +1,25 @@
+//! Cells that several sections of the table use: methods, media types and the parameter of
+//! selectors.
+
+use crate::routes::route::RouteMethod::{Delete, Get, Post, Put};
+use crate::routes::route::{ParamKind, RouteMethod, RouteParam, param};
+
+pub(super) const GET: &[RouteMethod] = &[Get];
+pub(super) const GET_POST: &[RouteMethod] = &[Get, Post];
+pub(super) const POST: &[RouteMethod] = &[Post];
+pub(super) const POST_PUT: &[RouteMethod] = &[Post, Put];
+pub(super) const DELETE: &[RouteMethod] = &[Delete];
+
+pub(super) const TEXT: &str = "text/plain";
+pub(super) const LINES: &str = "application/x-ndjson";
+/// OTLP responses have the encoding of the request; this is the default.
+pub(super) const OTLP: &str = "application/x-protobuf";
+pub(super) const YAML: &str = "application/yaml";
+pub(super) const HTML: &str = "text/html";
+pub(super) const OCTETS: &str = "application/octet-stream";
+
+pub(super) const MATCH: RouteParam = param(
+    "match[]",
+    ParamKind::Texts,
+    "Series selector. A series matches if any of the selectors matches.",
+);
