@@ -62,8 +62,7 @@ impl SpreadSeries {
 
 /// Returns the number of series in an answer of a query.
 fn result_count(document: &Value) -> usize {
-    let result = document["data"]["result"].as_array();
-    result.map_or(0, Vec::len)
+    item_count(&document["data"]["result"])
 }
 
 /// Runs `firn cluster` with these arguments, and returns its exit code and its output.
@@ -72,6 +71,11 @@ fn run_command(arguments: &[&str]) -> (Option<i32>, String) {
     let output = command.arg("cluster").args(arguments).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Returns the number of items of a list.
+fn item_count(list: &Value) -> usize {
+    list.as_array().map_or(0, Vec::len)
 }
 
 /// Returns a request with a third of the series of a test, with a histogram, an exemplar and
@@ -126,24 +130,23 @@ fn each_node_takes_writes_and_answers_for_all_of_them() {
     let time = time_ms as f64 / 1e3;
     let range = format!("start={}&end={}", time - 60.0, time);
     let selector = "match%5B%5D=shared";
-    let list = |data: &Value| data.as_array().map_or(0, Vec::len);
-    let result = |data: &Value| list(&data["result"]);
-    let cases: [(String, &dyn Fn(&Value) -> usize, usize); 9] = [
-        (format!("query?query=shared&time={time}"), &result, SERIES),
-        (format!("query?query=shared_histogram&time={time}"), &result, SERIES),
-        (format!("query?query=topk(7,shared)&time={time}"), &result, 7),
-        (format!("query_range?query=shared&{range}&step=15"), &result, SERIES),
-        (format!("labels?{selector}&{range}"), &list, 2),
-        (format!("label/n/values?{selector}&{range}"), &list, SERIES),
-        (format!("series?{selector}&{range}"), &list, SERIES),
-        (format!("query_exemplars?query=shared&{range}"), &list, SERIES),
-        ("metadata?metric=shared".to_owned(), &|data| list(&data["shared"]), 1),
+    let cases = [
+        (format!("query?query=shared&time={time}"), "result", SERIES),
+        (format!("query?query=shared_histogram&time={time}"), "result", SERIES),
+        (format!("query?query=topk(7,shared)&time={time}"), "result", 7),
+        (format!("query_range?query=shared&{range}&step=15"), "result", SERIES),
+        (format!("labels?{selector}&{range}"), "", 2),
+        (format!("label/n/values?{selector}&{range}"), "", SERIES),
+        (format!("series?{selector}&{range}"), "", SERIES),
+        (format!("query_exemplars?query=shared&{range}"), "", SERIES),
+        ("metadata?metric=shared".to_owned(), "shared", 1),
     ];
-    for (path, count, expected) in cases {
+    for (path, field, expected) in cases {
         let path = format!("/api/v1/{path}");
         let answers = servers.iter().map(|s| sorted_data(&s.http(), &path));
         let answers: Vec<Value> = answers.collect();
-        assert_eq!(count(&answers[0]), expected, "{path}: {}", answers[0]);
+        let list = if field.is_empty() { &answers[0] } else { &answers[0][field] };
+        assert_eq!(item_count(list), expected, "{path}: {}", answers[0]);
         assert_eq!(answers[0], answers[1], "{path}");
         assert_eq!(answers[0], answers[2], "{path}");
     }

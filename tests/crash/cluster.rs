@@ -260,13 +260,8 @@ impl FailingNodes {
     fn report(&self, rounds: u64) {
         let (parts, findings) = (&self.parts, &self.parts.findings);
         println!(
-            "rounds {rounds}, acked {}, lost {}, duplicated {}, altered {}, incomplete {}, \
-             {} blocks, {} h of data time; {}",
+            "rounds {rounds}, acked {}, {findings}\n{} blocks, {} h of data time; {}",
             parts.acked_count(),
-            findings.count("lost"),
-            findings.count("duplicated"),
-            findings.count("altered"),
-            findings.count("incomplete"),
             self.block_count(),
             self.shift_s / 3_600,
             parts.counts

@@ -59,12 +59,6 @@ impl Findings {
         }
     }
 
-    /// Returns the number of differences of a kind.
-    pub fn count(&self, kind: &str) -> u64 {
-        let found = self.0.lock().unwrap();
-        found.counts.get(kind).copied().unwrap_or(0)
-    }
-
     /// Panics if there is any difference.
     pub fn assert_none(&self, when: &str) {
         let is_empty = self.0.lock().unwrap().counts.is_empty();
@@ -74,8 +68,15 @@ impl Findings {
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ALWAYS: [&str; 4] = ["lost", "duplicated", "altered", "incomplete"];
         let found = self.0.lock().unwrap();
-        write!(f, "{:?}\n{}", found.counts, found.texts.join("\n"))
+        let count = |kind: &str| found.counts.get(kind).copied().unwrap_or(0);
+        let always = ALWAYS.map(|kind| format!("{kind} {}", count(kind)));
+        write!(f, "{}", always.join(", "))?;
+        for (kind, count) in found.counts.iter().filter(|(kind, _)| !ALWAYS.contains(kind)) {
+            write!(f, ", {kind} {count}")?;
+        }
+        found.texts.iter().try_for_each(|text| write!(f, "\n{text}"))
     }
 }
 
