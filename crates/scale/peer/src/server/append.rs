@@ -155,7 +155,7 @@ impl EncodedAppend {
     ///
     /// The error of the store, as [`PeerFailure::Failed`].
     pub async fn append_to(&self, store: Arc<dyn Append>) -> Result<PeerAppended, PeerFailure> {
-        let (frame, appender) = (self.bytes().clone(), store.clone());
+        let (frame, appender) = (self.frame().clone(), store.clone());
         let begin = move || -> Result<BegunAppend, PeerFailure> {
             let mut batch = Batch::default();
             let decoded = decode_append(&frame, &mut batch)?;
