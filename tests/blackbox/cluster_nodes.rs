@@ -195,7 +195,7 @@ fn drain_requires_the_flag_and_status_names_a_node_that_does_not_answer() {
     let url = format!("http://{}", servers[0].address);
     let (code, text) = run_command(&["drain", &url]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("web.enable-lifecycle"), "{text}");
+    assert!(text.contains("Lifecycle API is not enabled"), "{text}");
     servers.pop().expect("three nodes").kill();
     wait_led(&servers.iter().collect::<Vec<_>>(), &["a", "b"]);
     let (code, text) = run_command(&["status", &url]);

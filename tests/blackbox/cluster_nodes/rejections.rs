@@ -59,7 +59,8 @@ fn rejected_samples_are_reported_as_by_a_single_node() {
     let cluster = TestCluster::new(FAST, &[]);
     let servers = cluster.start_all();
     let data = tempfile::tempdir().unwrap();
-    let single = Server::start(data.path(), &[]).http();
+    let server = Server::start(data.path(), &[]);
+    let single = server.http();
     let now = now_ms();
     let first = body(&samples(now, 1.0));
     check("the first samples", &servers[0].http().write(&first), &single.write(&first));

@@ -1,7 +1,7 @@
 //! The table of members, updated by reports.
 
 use super::report::{NodeReport, PartitionReport, PartitionStage, SeenMember};
-use super::{CONFLICT_AFTER, DEAD_AFTER, LOST_PAUSE, LOST_PAUSE_MAX};
+use super::{CONFLICT_AFTER, DEAD_AFTER, LOST_PAUSE, LOST_PAUSE_MAX, REPLACED_AFTER};
 use crate::ids::PartitionId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -208,15 +208,19 @@ impl MemberTable {
     }
 
     /// Returns all members that this node remembers, with the time since they were heard from. Of
-    /// several processes with one name it returns the latest.
+    /// several processes with one name it returns the latest, unless an earlier one still reports:
+    /// then the latest has to end.
     pub fn members(&self, now: Duration) -> Vec<(&KnownMember, Duration)> {
-        let mut latest: BTreeMap<&str, &KnownMember> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, &KnownMember> = BTreeMap::new();
+        // Ascending by incarnation: later processes replace earlier ones.
         for member in self.members.values() {
-            // Ascending by incarnation: later processes replace earlier ones.
-            latest.insert(&member.report.name, member);
+            let earlier = by_name.get(&*member.report.name);
+            if earlier.is_none_or(|earlier| now >= earlier.heard + REPLACED_AFTER) {
+                by_name.insert(&member.report.name, member);
+            }
         }
-        latest.remove(&*self.own.name);
-        let members = latest.into_values();
+        by_name.remove(&*self.own.name);
+        let members = by_name.into_values();
         members.map(|m| (m, now.saturating_sub(m.heard))).collect()
     }
 

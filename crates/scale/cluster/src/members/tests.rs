@@ -285,6 +285,42 @@ fn second_live_process_of_a_name_is_a_conflict_for_the_later_one() {
 }
 
 #[test]
+fn live_member_keeps_its_partitions_beside_a_later_process_of_its_name() {
+    let own = |name: &str, incarnation| OwnMember {
+        name: name.to_owned(),
+        incarnation,
+        address: address(incarnation as usize),
+        version: String::new(),
+    };
+    let at = Duration::from_millis;
+    let mut peer = MemberTable::new(own("b", 3), 1, at(0));
+    let early = MemberTable::new(own("a", 1), 1, at(0));
+    let late = MemberTable::new(own("a", 2), 1, at(0));
+    let led = PartitionReport {
+        partition: PartitionId(0),
+        stage: PartitionStage::Leading,
+        epoch: Epoch(1),
+        position: 0,
+        newest_ms: None,
+    };
+    let mut hear = |now, table: &MemberTable, claims: &[PartitionReport]| {
+        let report = table.own_report(at(now), claims.to_vec());
+        peer.add_report(at(now), report).unwrap();
+        peer.plan(at(now), &[])
+    };
+    hear(3_500, &early, std::slice::from_ref(&led));
+    assert_eq!(hear(3_600, &late, &[]), []);
+    assert_eq!(hear(4_000, &early, std::slice::from_ref(&led)), []);
+    // The earlier process is silent: its partition goes to the member of its name or to another.
+    assert_eq!(hear(5_100, &late, &[]), []);
+    let led_by_late = hear(5_200, &late, std::slice::from_ref(&led));
+    assert_eq!(led_by_late, []);
+    hear(5_300, &late, &[]);
+    let leader = peer.claimant(at(5_300), PartitionId(0));
+    assert!(leader.is_none(), "{leader:?}");
+}
+
+#[test]
 fn partition_whose_chosen_member_does_not_try_goes_to_the_next_one() {
     let mut cluster = SimCluster::new(2);
     cluster.run(5);
