@@ -296,7 +296,7 @@ struct StartingServer {
     spans: Arc<SpanExportManager>,
     /// The store, shared with the HTTP handlers and set once it is open.
     opened: Arc<OnceLock<Arc<PartitionedStore>>>,
-    /// Receiver of the requests to `/-/quit`.
+    /// Receiver of the requests to `/-/quit`. One that waits is enough; no second one fits.
     quitting: mpsc::Receiver<()>,
     /// The bucket of the log, or `None` if the log is in the data folder.
     member: Option<ClusterMember>,
@@ -311,8 +311,8 @@ impl StartingServer {
     ) -> Result<(Self, DataDir), ServeError> {
         let settings = &line.settings;
         let limit_bytes = memory_limit(&config);
-        let shares = BudgetShares::from_limit(limit_bytes);
         let retention = RetentionSettings::resolve_retention(line, config.retention);
+        let shares = BudgetShares::from_limit(limit_bytes);
         let options = store_options(settings, &config, retention.limits(), &shares);
         log_start(settings, limit_bytes, &retention);
         let descriptors = raise_descriptors(settings)?;
@@ -324,7 +324,6 @@ impl StartingServer {
         let retention = retention_provider(line, &running);
         let locks = Arc::new(open_locks(settings, &running, &env)?);
         let opened = Arc::new(OnceLock::new());
-        // One pending request to quit is enough. A second one does not fit into the channel.
         let (quit, quitting) = mpsc::channel(1);
         let member = ClusterMember::open_if_set(&running.config(), settings, &env)?;
         let (tracer, spans) = begin_spans(&env, &running.config());
@@ -379,11 +378,8 @@ impl StartingServer {
 
     /// Opens the store, serves until a signal or a request ends the process, and closes the store.
     async fn run(mut self, dir: DataDir) -> Result<(), ServeError> {
-        let member = self.member.as_ref();
-        let opening = open_data(member, dir, &self.env, &self.options, &self.memory);
-        let (mut data, _scratch) = tokio::select! {
-            opened = opening => opened?,
-            () = self.signals.stop() => return Ok(()),
+        let Some((mut data, _scratch)) = self.open_data(dir).await? else {
+            return Ok(());
         };
         let store = data.store.clone();
         // Changes of the configuration from here on are applied.
@@ -393,12 +389,9 @@ impl StartingServer {
         let pipeline = Arc::new(self.pipeline(&store));
         let sending = self.begin_sending(&pipeline).await?;
         let places = ConnectionSlots::new(self.descriptors.fetches);
-        let scraping = Arc::new(ScrapeManager::new(
-            pipeline.clone(),
-            (self.env.clock.clone(), self.tracer()),
-            &self.memory,
-            places.clone(),
-        ));
+        let timing = (self.env.clock.clone(), self.tracer());
+        let scraping = ScrapeManager::new(pipeline.clone(), timing, &self.memory, places.clone());
+        let scraping = Arc::new(scraping);
         metadata::set_metadata_sources(&store, &sending, &pipeline, &scraping);
         if let Some(peers) = &data.peers {
             peers.set_metadata_sources(&pipeline, &scraping);
@@ -453,6 +446,20 @@ impl StartingServer {
             peers: data.peers.take(),
         };
         stopping.stop_unless(self.signals).await
+    }
+
+    /// Opens the data, unless a signal ends the process before. The lock of a scratch folder must be
+    /// held until the process ends.
+    async fn open_data(
+        &mut self,
+        dir: DataDir,
+    ) -> Result<Option<(OpenedData, Option<DataDir>)>, ServeError> {
+        let member = self.member.as_ref();
+        let opening = open_data(member, dir, &self.env, &self.options, &self.memory);
+        tokio::select! {
+            opened = opening => opened.map(Some),
+            () = self.signals.stop() => Ok(None),
+        }
     }
 
     /// Creates the pipeline of samples into `store`, or only to the receivers of an agent.

@@ -11,8 +11,8 @@
 //! an engine sends its requests to a bucket and passes the replies back. Only [`engine`] and
 //! [`node`] have IO; elsewhere instants and identifiers are arguments, and there is no randomness.
 //! [`partitions`] makes the stores of several partitions one store, [`node`] joins a bucket and
-//! opens them. [`members`] decides which node leads which partition, [`membership`] carries that out,
-//! and [`forward`] passes writes and reads to the leaders.
+//! opens them. [`members`] decides which node leads which partition, [`membership`] carries that
+//! out, and [`forward`] passes writes and reads to the leaders.
 //!
 //! Invariants: an object is created once and never overwritten; a decoder of stored bytes never
 //! panics, and never allocates more than a small multiple of its input. `docs/format/segment.md`

@@ -61,11 +61,11 @@ pub struct MembershipOptions {
 #[derive(Debug, Default)]
 struct Admission {
     is_accepted: bool,
-    rejections: BTreeMap<String, PeerRejection>,
+    rejections: BTreeMap<String, RejectingPeer>,
 }
 
 #[derive(Debug)]
-struct PeerRejection {
+struct RejectingPeer {
     since: Duration,
     reason: String,
 }
@@ -218,7 +218,7 @@ impl Membership {
             }
             Err(PeerFailure::Rejected(reason)) => {
                 let since = self.now();
-                let rejection = PeerRejection { since, reason };
+                let rejection = RejectingPeer { since, reason };
                 let known = admission.rejections.entry(address.to_owned());
                 let known = known.or_insert_with(|| {
                     tracing::error!(

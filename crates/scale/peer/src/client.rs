@@ -43,6 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
@@ -78,6 +79,8 @@ struct PeerClientState {
     credentials: PeerCredentials,
     frame_bytes_max: usize,
     runtime: Handle,
+    /// True after [`PeerClient::disconnect`].
+    is_disconnected: watch::Sender<bool>,
 }
 
 impl std::fmt::Debug for PeerClient {
@@ -145,7 +148,25 @@ impl PeerClient {
             credentials: PeerCredentials::new(options),
             frame_bytes_max: options.frame_bytes_max,
             runtime: runtime.clone(),
+            is_disconnected: watch::Sender::new(false),
         })))
+    }
+
+    /// Fails all requests under way, and all later ones, with [`PeerFailure::Unavailable`]. For a
+    /// peer that is considered dead: a connection to a machine that is gone may never fail by
+    /// itself.
+    pub fn disconnect(&self) {
+        self.0.is_disconnected.send_replace(true);
+    }
+
+    /// Returns whether the client was disconnected.
+    pub(crate) fn is_disconnected(&self) -> bool {
+        *self.0.is_disconnected.borrow()
+    }
+
+    pub(crate) fn disconnected_failure(&self) -> PeerFailure {
+        let address = self.address();
+        PeerFailure::Unavailable(format!("peer {address} is considered dead"))
     }
 
     /// Returns the address of the peer, as it was given.
@@ -348,7 +369,14 @@ impl PeerClient {
             grpc.unary(request, PathAndQuery::from_static(path), RawCodec)
                 .await
         };
-        let answer = match tokio::time::timeout(timeout, calling).await {
+        let mut disconnects = self.0.is_disconnected.subscribe();
+        let called = tokio::select! {
+            called = tokio::time::timeout(timeout, calling) => called,
+            _ = disconnects.wait_for(|is_disconnected| *is_disconnected) => {
+                return Err(self.disconnected_failure());
+            }
+        };
+        let answer = match called {
             Err(_) => return Err(self.timeout_failure(timeout)),
             // Both ends of the connection count the time, too.
             Ok(Err(status)) if status.message().contains(TIMEOUT_TEXT) => {

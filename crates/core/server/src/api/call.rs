@@ -224,8 +224,8 @@ fn consistent(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, 
     }
 }
 
-/// Returns the backend with the reads that the parameter `partial` selects: with `true`, results lack
-/// the partitions of a cluster that no node answers for, each with a warning.
+/// Returns the backend with the reads that the parameter `partial` selects: with `true`, results
+/// lack the partitions of a cluster that no node answers for, each with a warning.
 fn partial(backend: Arc<Backend>, form: &RequestForm) -> Result<Arc<Backend>, ApiFailure> {
     match (form.get("partial"), &backend.partial) {
         ("" | "false", _) | ("true", None) => Ok(backend),

@@ -9,7 +9,7 @@ pub struct ForwardMetrics {
     pub(super) samples: Counter,
     /// Bytes of the requests with these samples, with repeats.
     pub(super) bytes: Counter,
-    /// Requests that were sent again, because the node did not lead the partition or did not answer.
+    /// Requests that were sent again: the node did not lead the partition, or did not answer.
     pub(super) retries: Counter,
     /// Parts of batches that no leader acknowledged in time.
     pub(super) failures: Counter,

@@ -41,6 +41,8 @@ pub struct KnownMember {
     pub heard: Duration,
     /// The instant since which the member has been alive without interruption.
     pub alive_since: Duration,
+    /// True if [`MemberTable::take_dead`] has returned the member since it was last heard from.
+    is_dead: bool,
     /// The instants at which claims without a FENCE were first reported.
     pub(super) fencing_since: BTreeMap<PartitionId, Duration>,
 }
@@ -162,6 +164,7 @@ impl MemberTable {
                 .filter(|_| was_alive)
                 .map_or(heard, |m| m.alive_since),
             heard,
+            is_dead: false,
             fencing_since,
             report,
         };
@@ -222,6 +225,18 @@ impl MemberTable {
         by_name.remove(&*self.own.name);
         let members = by_name.into_values();
         members.map(|m| (m, now.saturating_sub(m.heard))).collect()
+    }
+
+    /// Returns the members that have died since the last call, for the end of their connections.
+    pub fn take_dead(&mut self, now: Duration) -> Vec<&KnownMember> {
+        let mut dead = Vec::new();
+        for member in self.members.values_mut() {
+            let is_dead = now >= member.heard + DEAD_AFTER;
+            if is_dead && !std::mem::replace(&mut member.is_dead, true) {
+                dead.push(&*member);
+            }
+        }
+        dead
     }
 
     /// Returns the other members that are alive.

@@ -46,6 +46,14 @@ impl PeerDirectory {
         Ok(client)
     }
 
+    /// Fails all requests to the peer at `address`, which is dead. Later requests connect again.
+    pub(super) fn disconnect(&self, address: &str) {
+        let client = lock(&self.clients).remove(address);
+        if let Some(client) = client {
+            client.disconnect();
+        }
+    }
+
     /// Drops the clients of all addresses but `kept`.
     pub(super) fn retain(&self, kept: &BTreeSet<String>) {
         lock(&self.clients).retain(|address, _| kept.contains(address));

@@ -106,7 +106,15 @@ impl Membership {
         } else {
             table.plan(now, &claims)
         };
+        let dead = table.take_dead(now).into_iter();
+        let dead: Vec<String> = dead.map(|member| member.report.address.clone()).collect();
         drop(table);
+        let live = self.live_addresses();
+        // A node that has restarted has the address of the process that died.
+        for address in dead.into_iter().filter(|address| !live.contains(address)) {
+            tracing::warn!(address, "a peer is considered dead");
+            self.directory.disconnect(&address);
+        }
         self.update_leaders();
         for action in &actions {
             match *action {

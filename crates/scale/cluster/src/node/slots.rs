@@ -26,7 +26,7 @@ pub(super) enum SlotPhase {
     HandingOff,
 }
 
-struct PartitionSlot {
+struct ClaimSlot {
     phase: SlotPhase,
     /// The log of the current claim, or of the last one.
     log: Option<BucketLog>,
@@ -36,7 +36,7 @@ struct PartitionSlot {
 
 /// The partitions of a cluster in one node.
 pub(super) struct PartitionSlots {
-    slots: Vec<PartitionSlot>,
+    slots: Vec<ClaimSlot>,
     /// Takeovers whose stores are not open, with the instants at which they began.
     to_open: VecDeque<(PartitionId, Duration)>,
     is_stopped: bool,
@@ -45,7 +45,7 @@ pub(super) struct PartitionSlots {
 impl PartitionSlots {
     /// Creates idle slots for all partitions of a cluster.
     pub(super) fn new(partitions: usize) -> Self {
-        let idle = |_| PartitionSlot {
+        let idle = |_| ClaimSlot {
             phase: SlotPhase::Idle,
             log: None,
             fault: None,
@@ -57,7 +57,7 @@ impl PartitionSlots {
         }
     }
 
-    fn slot(&mut self, partition: PartitionId) -> &mut PartitionSlot {
+    fn slot(&mut self, partition: PartitionId) -> &mut ClaimSlot {
         &mut self.slots[partition.0 as usize]
     }
 

@@ -39,7 +39,7 @@ pub struct StoreSet {
     stores: RwLock<Arc<[OpenStore]>>,
     settings: Mutex<LiveStoreSettings>,
     /// The counters of removed stores.
-    retired: Mutex<MetricSums>,
+    removed: Mutex<MetricSums>,
     /// The number of stores among which limits that are amounts are divided.
     shares: usize,
 }
@@ -51,7 +51,7 @@ impl StoreSet {
         Self {
             stores: RwLock::new(Arc::default()),
             settings: Mutex::default(),
-            retired: Mutex::default(),
+            removed: Mutex::default(),
             shares,
         }
     }
@@ -85,8 +85,8 @@ impl StoreSet {
     /// Removes the store of `partition` and returns it, if it is in the set.
     pub fn remove(&self, partition: PartitionId) -> Option<Arc<Store>> {
         let store = self.find(partition)?;
-        let mut retired = lock(&self.retired);
-        store.collect(&mut CounterSink(&mut retired));
+        let mut removed = lock(&self.removed);
+        store.collect(&mut CounterSink(&mut removed));
         self.change(|stores| stores.retain(|open| open.partition != partition));
         Some(store)
     }
@@ -151,15 +151,15 @@ impl LiveStoreSettings {
 impl Collect for StoreSet {
     fn collect(&self, sink: &mut dyn MetricSink) {
         let stores = self.stores();
-        let retired = lock(&self.retired);
-        if let ([one], true) = (&stores[..], retired.is_empty()) {
+        let removed = lock(&self.removed);
+        if let ([one], true) = (&stores[..], removed.is_empty()) {
             return one.store.collect(sink);
         }
         let mut sums = MetricSums::default();
         for open in &*stores {
             open.store.collect(&mut sums);
         }
-        retired.write(&mut sums);
+        removed.write(&mut sums);
         sums.write(sink);
     }
 }

@@ -202,6 +202,9 @@ impl AnswerReader<'_> {
     fn wait(&self) -> Result<Bytes, PeerFailure> {
         loop {
             self.limits.cancel.check()?;
+            if self.stream.client.is_disconnected() {
+                return Err(self.stream.client.disconnected_failure());
+            }
             match self.frames.recv_timeout(CANCEL_INTERVAL) {
                 Ok(frame) => return Ok(frame),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.stream.failure()),
