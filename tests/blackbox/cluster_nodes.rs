@@ -70,7 +70,10 @@ fn run_command(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = firn();
     let output = command.arg("cluster").args(arguments).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
 }
 
 /// Returns the number of items of a list.
@@ -83,7 +86,14 @@ fn item_count(list: &Value) -> usize {
 fn shared_series(time_ms: i64, third: usize) -> Request {
     let numbers: Vec<String> = (0..SERIES).map(|n| n.to_string()).collect();
     let first: [&[u8]; 8] = [
-        b"", b"__name__", b"shared", b"n", b"trace_id", b"x", b"Help.", b"seconds",
+        b"",
+        b"__name__",
+        b"shared",
+        b"n",
+        b"trace_id",
+        b"x",
+        b"Help.",
+        b"seconds",
     ];
     let mut symbols = first.to_vec();
     symbols.push(b"shared_histogram");
@@ -132,9 +142,21 @@ fn each_node_takes_writes_and_answers_for_all_of_them() {
     let selector = "match%5B%5D=shared";
     let cases = [
         (format!("query?query=shared&time={time}"), "result", SERIES),
-        (format!("query?query=shared_histogram&time={time}"), "result", SERIES),
-        (format!("query?query=topk(7,shared)&time={time}"), "result", 7),
-        (format!("query_range?query=shared&{range}&step=15"), "result", SERIES),
+        (
+            format!("query?query=shared_histogram&time={time}"),
+            "result",
+            SERIES,
+        ),
+        (
+            format!("query?query=topk(7,shared)&time={time}"),
+            "result",
+            7,
+        ),
+        (
+            format!("query_range?query=shared&{range}&step=15"),
+            "result",
+            SERIES,
+        ),
         (format!("labels?{selector}&{range}"), "", 2),
         (format!("label/n/values?{selector}&{range}"), "", SERIES),
         (format!("series?{selector}&{range}"), "", SERIES),
@@ -145,7 +167,11 @@ fn each_node_takes_writes_and_answers_for_all_of_them() {
         let path = format!("/api/v1/{path}");
         let answers = servers.iter().map(|s| sorted_data(&s.http(), &path));
         let answers: Vec<Value> = answers.collect();
-        let list = if field.is_empty() { &answers[0] } else { &answers[0][field] };
+        let list = if field.is_empty() {
+            &answers[0]
+        } else {
+            &answers[0][field]
+        };
         assert_eq!(item_count(list), expected, "{path}: {}", answers[0]);
         assert_eq!(answers[0], answers[1], "{path}");
         assert_eq!(answers[0], answers[2], "{path}");
@@ -157,7 +183,10 @@ fn drained_node_leads_nothing_and_goes_on_to_answer() {
     let cluster = TestCluster::new(FAST, &[LIFECYCLE]);
     let servers = cluster.start_all();
     let spread = SpreadSeries::store(&servers);
-    let urls: Vec<String> = servers.iter().map(|s| format!("http://{}", s.address)).collect();
+    let urls: Vec<String> = servers
+        .iter()
+        .map(|s| format!("http://{}", s.address))
+        .collect();
     let (code, text) = run_command(&["status", &urls[0]]);
     assert_eq!(code, Some(0), "{text}");
     for node in NODES {
@@ -176,7 +205,10 @@ fn drained_node_leads_nothing_and_goes_on_to_answer() {
     assert_eq!(code, Some(0), "{text}");
     let status: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(status["draining"], true);
-    assert_eq!(status["partitions"].as_array().map(Vec::len), Some(PARTITIONS));
+    assert_eq!(
+        status["partitions"].as_array().map(Vec::len),
+        Some(PARTITIONS)
+    );
     let (code, text) = run_command(&["drain", &urls[1], "--undo"]);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(ClusterView::read(&servers[1].http()).state_of("b"), "alive");
@@ -185,7 +217,9 @@ fn drained_node_leads_nothing_and_goes_on_to_answer() {
         assert_eq!(server.http().post("/-/drain", &[]).status, 200);
     }
     wait_led(&all, &["b"]);
-    servers.iter().for_each(|server| spread.check(&server.http()));
+    servers
+        .iter()
+        .for_each(|server| spread.check(&server.http()));
 }
 
 #[test]

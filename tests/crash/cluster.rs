@@ -299,5 +299,8 @@ fn cluster_with_failing_nodes_keeps_every_acked_sample_and_answers_completely() 
     println!("{:?}", counts.collect::<BTreeMap<_, _>>());
     nodes.report(rounds);
     // Fewer rounds may be too short for a cut.
-    assert!(rounds < ROUNDS || nodes.block_count() > 0, "no block was cut");
+    assert!(
+        rounds < ROUNDS || nodes.block_count() > 0,
+        "no block was cut"
+    );
 }

@@ -32,7 +32,12 @@ impl ShiftedClock {
     /// Creates the clock of a node, without a shift.
     pub fn create(path: &Path) -> Self {
         let mut options = File::options();
-        let opened = options.read(true).write(true).create(true).truncate(true).open(path);
+        let opened = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path);
         let clock = Self {
             path: path.to_owned(),
             file: opened.unwrap(),

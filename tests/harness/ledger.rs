@@ -73,10 +73,17 @@ impl fmt::Display for Findings {
         let count = |kind: &str| found.counts.get(kind).copied().unwrap_or(0);
         let always = ALWAYS.map(|kind| format!("{kind} {}", count(kind)));
         write!(f, "{}", always.join(", "))?;
-        for (kind, count) in found.counts.iter().filter(|(kind, _)| !ALWAYS.contains(kind)) {
+        for (kind, count) in found
+            .counts
+            .iter()
+            .filter(|(kind, _)| !ALWAYS.contains(kind))
+        {
             write!(f, ", {kind} {count}")?;
         }
-        found.texts.iter().try_for_each(|text| write!(f, "\n{text}"))
+        found
+            .texts
+            .iter()
+            .try_for_each(|text| write!(f, "\n{text}"))
     }
 }
 
@@ -97,7 +104,15 @@ impl SampleLedger {
     pub fn note_sent(&self, samples: &[(SampleKey, f64)]) {
         let fate = SampleFate::Sent;
         let entries = samples.iter();
-        let entries = entries.map(|(key, value)| (*key, LedgerEntry { value: *value, fate }));
+        let entries = entries.map(|(key, value)| {
+            (
+                *key,
+                LedgerEntry {
+                    value: *value,
+                    fate,
+                },
+            )
+        });
         self.entries().extend(entries);
     }
 
@@ -171,7 +186,10 @@ impl SampleLedger {
             let seconds = pair[0].as_f64().expect("a time");
             let value = pair[1].as_str().and_then(|text| text.parse().ok());
             let time = (seconds * 1e3).round() as i64;
-            if found.insert((time, number), value.expect("a value")).is_some() {
+            if found
+                .insert((time, number), value.expect("a value"))
+                .is_some()
+            {
                 let writer = self.writer;
                 let text = format!("writer {writer} series {number} time {time}");
                 findings.add("duplicated", &text);
@@ -186,7 +204,10 @@ impl SampleLedger {
         missing: &'static str,
         findings: &Findings,
     ) {
-        let absent: Vec<_> = due.iter().filter(|(key, _)| !found.contains_key(key)).collect();
+        let absent: Vec<_> = due
+            .iter()
+            .filter(|(key, _)| !found.contains_key(key))
+            .collect();
         let series: BTreeSet<u64> = absent.iter().map(|((_, series), _)| *series).collect();
         for ((time, number), entry) in &absent {
             let text = format!(

@@ -145,7 +145,11 @@ fn suspended_node_follows_and_gives_no_old_answer() {
     nodes.parts.doors.open(1, &suspended.address);
     nodes.servers[1] = Some(suspended);
     wait_for("all nodes to agree on the leaders", || {
-        let views = nodes.servers.iter().flatten().map(|s| ClusterView::read(&s.http()));
+        let views = nodes
+            .servers
+            .iter()
+            .flatten()
+            .map(|s| ClusterView::read(&s.http()));
         let views: Vec<_> = views.map(|view| view.leaders()).collect();
         let is_led = views[0].iter().all(|(leader, _)| leader.is_string());
         is_led && views.iter().all(|view| *view == views[0])
@@ -173,32 +177,45 @@ fn ask(http: &Http, path: &str, consistency: &str) -> crate::harness::http::Answ
     let begin = Instant::now();
     let answer = http.get_with(path, &[("X-Firn-Consistency", consistency)]);
     let elapsed = begin.elapsed();
-    assert!(elapsed < Duration::from_secs(10), "{path}: an answer after {elapsed:?}");
+    assert!(
+        elapsed < Duration::from_secs(10),
+        "{path}: an answer after {elapsed:?}"
+    );
     answer
 }
 
 #[test]
 fn partial_answer_names_the_partitions_without_a_leader_and_others_are_rejected() {
-    let cluster = TestCluster::new("flush_interval: 50ms, read_lease: 500ms, strong_wait: 1s", &[]);
+    let cluster = TestCluster::new(
+        "flush_interval: 50ms, read_lease: 500ms, strong_wait: 1s",
+        &[],
+    );
     let servers = cluster.start_all();
     let spread = SpreadSeries::store(&servers);
     let http = servers[0].http();
     let partial = spread.path("&partial=true");
     let document = ask(&http, &partial, "strong").json();
-    assert_eq!((result_count(&document), document.get("warnings")), (SERIES, None));
+    assert_eq!(
+        (result_count(&document), document.get("warnings")),
+        (SERIES, None)
+    );
     let answer = ask(&http, &spread.path("&partial=maybe"), "strong");
     assert_eq!(answer.status, 400, "{}", answer.body);
     let document = ask(&http, &spread.path(""), "eventual").json();
     assert_eq!(result_count(&document), SERIES, "{document}");
     let missing = ClusterView::read(&http).led_by("b");
-    missing.iter().for_each(|partition| block_log(&cluster, *partition));
+    missing
+        .iter()
+        .for_each(|partition| block_log(&cluster, *partition));
     servers[1].signal(Signal::STOP);
     // Also while the others wait for the node: each answer is complete or names its partitions.
     let mut document = serde_json::Value::Null;
     wait_for("warnings", || {
         document = ask(&http, &partial, "strong").json();
         let warnings = document["warnings"].to_string();
-        missing.iter().all(|p| warnings.contains(&format!("partition {p} ")))
+        missing
+            .iter()
+            .all(|p| warnings.contains(&format!("partition {p} ")))
     });
     let found = result_count(&document);
     assert!(found > 0 && found < SERIES, "{document}");
@@ -206,7 +223,9 @@ fn partial_answer_names_the_partitions_without_a_leader_and_others_are_rejected(
     assert_eq!(answer.status, 503, "{}", answer.body);
     assert_eq!(answer.json()["errorType"], "unavailable", "{}", answer.body);
     assert!(answer.body.contains("partition"), "{}", answer.body);
-    missing.iter().for_each(|partition| unblock_log(&cluster, *partition));
+    missing
+        .iter()
+        .for_each(|partition| unblock_log(&cluster, *partition));
     servers[1].signal(Signal::CONT);
     for server in &servers {
         wait_within("complete answers", FAILOVER_MAX, || {

@@ -32,7 +32,12 @@ fn process_that_does_not_belong_to_the_cluster_ends_with_one_line() {
         ("stranger", "secret_file", secret_file, "secret"),
         ("foreigner", "bucket", foreign, "cluster"),
         ("divider", "partitions", "7".to_owned(), "has 6"),
-        ("double", "node", "b".to_owned(), "another live node has the name \"b\""),
+        (
+            "double",
+            "node",
+            "b".to_owned(),
+            "another live node has the name \"b\"",
+        ),
     ];
     std::thread::scope(|scope| {
         for (index, (file, key, value, fault)) in (FIRST_INDEX..).zip(cases) {
@@ -44,7 +49,11 @@ fn process_that_does_not_belong_to_the_cluster_ends_with_one_line() {
                 assert_eq!(refusal.code, Some(1), "{file}: {}", refusal.stderr);
                 assert!(refusal.line().contains(fault), "{file}: {}", refusal.stderr);
                 for secret in [SECRET, other_secret] {
-                    assert!(!refusal.stderr.contains(secret), "{file}: {}", refusal.stderr);
+                    assert!(
+                        !refusal.stderr.contains(secret),
+                        "{file}: {}",
+                        refusal.stderr
+                    );
                 }
             });
         }

@@ -47,8 +47,12 @@ fn nodes_without_their_bucket_reject_writes_and_go_on_afterwards() {
     std::fs::rename(&gone, &bucket).unwrap();
     for server in &servers {
         let http = server.http();
-        wait_within("writes to be accepted", BACK_MAX, || write(&http).status == 204);
-        wait_within("answers", BACK_MAX, || http.get(&spread.path("")).status == 200);
+        wait_within("writes to be accepted", BACK_MAX, || {
+            write(&http).status == 204
+        });
+        wait_within("answers", BACK_MAX, || {
+            http.get(&spread.path("")).status == 200
+        });
         spread.check(&http);
     }
 }

@@ -63,7 +63,11 @@ fn rejected_samples_are_reported_as_by_a_single_node() {
     let single = server.http();
     let now = now_ms();
     let first = body(&samples(now, 1.0));
-    check("the first samples", &servers[0].http().write(&first), &single.write(&first));
+    check(
+        "the first samples",
+        &servers[0].http().write(&first),
+        &single.write(&first),
+    );
     for (turn, (what, series)) in bad_requests(now).into_iter().enumerate() {
         let request = body(&series);
         let of_cluster = servers[turn % servers.len()].http().write(&request);
@@ -101,14 +105,21 @@ fn odd_spellings_of_labels_reach_the_same_series() {
     let spellings: [&[(&str, &str)]; 4] = [
         &[("__name__", "spelled"), ("a", "1"), ("z", "2")],
         &[("z", "2"), ("a", "1"), ("__name__", "spelled")],
-        &[("__name__", "spelled"), ("a", "1"), ("empty", ""), ("z", "2")],
+        &[
+            ("__name__", "spelled"),
+            ("a", "1"),
+            ("empty", ""),
+            ("z", "2"),
+        ],
         &[("", ""), ("z", "2"), ("__name__", "spelled"), ("a", "1")],
     ];
     let mut stored = 0;
     for (turn, labels) in spellings.iter().enumerate() {
         for (part, server) in servers.iter().enumerate() {
             let time = now + (turn * servers.len() + part) as i64;
-            let answer = server.http().write(&body(&[Series::new(labels, &[(time, 1.0)])]));
+            let answer = server
+                .http()
+                .write(&body(&[Series::new(labels, &[(time, 1.0)])]));
             stored += usize::from(answer.status == 204);
         }
     }
