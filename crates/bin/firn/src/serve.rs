@@ -448,8 +448,8 @@ impl StartingServer {
         stopping.stop_unless(self.signals).await
     }
 
-    /// Opens the data, unless a signal ends the process before. The lock of a scratch folder must be
-    /// held until the process ends.
+    /// Opens the data, unless a signal ends the process before. The caller holds the lock of a
+    /// scratch folder until the process ends.
     async fn open_data(
         &mut self,
         dir: DataDir,

@@ -24,6 +24,7 @@ use firn_model::env::sim::SimRng;
 use firn_model::error::ErrorKind;
 use firn_model::exemplar::{ExemplarResult, SeriesExemplarResult};
 use firn_model::fingerprint::{HashKeys, SeriesHash};
+use firn_model::labels::Labels;
 use firn_model::log::JournalRecord;
 use firn_model::matcher::MatchOp;
 use firn_model::metadata::{MetadataBatch, MetricMetadata, MetricType};
@@ -127,8 +128,21 @@ fn append_frame_leaves_out_rejected_series_and_keeps_their_numbers() {
     let bounds = AppendBounds::up_to(NOW);
     let encoded = encode_append(0, &TenantId::anonymous(), &mut source, &hash, bounds);
     let encoded = encoded.expect("a valid batch");
-    let numbers = [encoded.number(0), encoded.number(1), encoded.number(2)];
-    assert_eq!(numbers, [Some(0), Some(2), None]);
+    for (series, expected) in [(0, Some(0)), (1, Some(2)), (2, None)] {
+        let rejected = RejectedExemplars {
+            refusal: ExemplarRejection::TooLong,
+            count: 1,
+            first_labels: Labels::default(),
+            first_series: series,
+        };
+        let mut outcome = AppendOutcome {
+            refused_exemplars: vec![rejected],
+            ..AppendOutcome::default()
+        };
+        let restored = encoded.restore_numbers(&mut outcome).ok();
+        let number = restored.map(|()| outcome.refused_exemplars[0].first_series);
+        assert_eq!(number, expected);
+    }
     let mut decoded = Batch::default();
     decode_append(encoded.frame(), &mut decoded).expect("an encoded frame");
     read_all_labels(&mut decoded);
