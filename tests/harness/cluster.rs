@@ -8,6 +8,7 @@ use super::server::{Server, command, spawn, wait_for};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -30,6 +31,10 @@ const BALANCE_DEADLINE: Duration = Duration::from_secs(90);
 
 /// The number of clusters of this process.
 static CLUSTERS: AtomicU32 = AtomicU32::new(0);
+
+/// The object `cluster/format` of the first cluster. Others copy it with another identity, because
+/// the test of the store by the first process of a cluster takes a thousand requests.
+static FORMAT: OnceLock<Value> = OnceLock::new();
 
 /// A bucket, and the configs and data folders of its nodes.
 pub struct TestCluster {
@@ -127,8 +132,27 @@ impl TestCluster {
         server
     }
 
+    /// Creates the cluster in the bucket if an earlier one can be copied.
+    fn create_format(&self) {
+        if let Some(format) = FORMAT.get() {
+            let mut format = format.clone();
+            let (process, address) = (std::process::id(), self.peer_address(0));
+            let number = address
+                .bytes()
+                .fold(0, |n: u64, byte| n * 31 + u64::from(byte));
+            format["cluster"] = format!("{process:016x}{number:016x}").into();
+            std::fs::create_dir_all(self.bucket().join("cluster")).unwrap();
+            std::fs::write(self.format_path(), format!("{format:#}\n")).unwrap();
+        }
+    }
+
+    fn format_path(&self) -> PathBuf {
+        self.bucket().join("cluster/format")
+    }
+
     /// Starts all nodes and waits until each leads an equal share of the partitions.
     pub fn start_all(&self) -> Vec<Server> {
+        self.create_format();
         let servers: Vec<Server> = (0..NODES.len()).map(|n| self.start_unready(n)).collect();
         servers.iter().for_each(Server::wait_ready);
         let share = PARTITIONS / NODES.len();
@@ -138,6 +162,8 @@ impl TestCluster {
                 NODES.iter().all(|node| status.led_by(node).len() == share)
             })
         });
+        let format = std::fs::read(self.format_path()).unwrap();
+        FORMAT.get_or_init(|| serde_json::from_slice(&format).unwrap());
         servers
     }
 }

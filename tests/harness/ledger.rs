@@ -131,6 +131,55 @@ impl SampleLedger {
         acked.filter(|e| e.fate == SampleFate::Acked).count()
     }
 
+    /// Returns the samples from a time on that must be in every answer from now on.
+    fn due_from(&self, from_ms: i64) -> Vec<(SampleKey, LedgerEntry)> {
+        let entries = self.entries();
+        let from = entries.range((from_ms, 0)..);
+        let due = from.filter(|(_, entry)| entry.fate != SampleFate::Sent);
+        due.map(|(key, entry)| (*key, *entry)).collect()
+    }
+
+    /// Compares the list of series of a node with the samples from `from_ms` on, like
+    /// [`SampleLedger::check`].
+    pub fn check_series(
+        &self,
+        http: &Http,
+        from_ms: i64,
+        missing: &'static str,
+        findings: &Findings,
+    ) -> u16 {
+        let due = self.due_from(from_ms);
+        let (Some(((first_ms, _), _)), Some(((last_ms, _), _))) = (due.first(), due.last()) else {
+            return 200;
+        };
+        let (start, end) = (*first_ms as f64 / 1e3, *last_ms as f64 / 1e3);
+        let selector = format!("load{{writer=\"{}\"}}", self.writer);
+        let (start, end) = (start.to_string(), end.to_string());
+        let form = [("match[]", &*selector), ("start", &*start), ("end", &*end)];
+        let answer = http.post("/api/v1/series", &form);
+        if answer.status != 200 {
+            return answer.status;
+        }
+        let document = answer.json();
+        let listed = document["data"].as_array().into_iter().flatten();
+        let listed = listed.filter_map(|labels| labels["series"].as_str()?.parse().ok());
+        let listed: Vec<u64> = listed.collect();
+        let found: BTreeSet<u64> = listed.iter().copied().collect();
+        if found.len() < listed.len() {
+            findings.add("duplicated", &format!("a list of series: {listed:?}"));
+        }
+        let expected: BTreeSet<u64> = due.iter().map(|((_, series), _)| *series).collect();
+        let absent: Vec<&u64> = expected.difference(&found).collect();
+        if !absent.is_empty() {
+            let writer = self.writer;
+            findings.add(
+                missing,
+                &format!("writer {writer} series {absent:?} in a list"),
+            );
+        }
+        200
+    }
+
     /// Compares the answer of a node with the samples from `from_ms` on, and returns its status.
     /// Samples that the answer lacks are findings of the kind `missing`. An answer with another
     /// status than 200 is not compared.
@@ -141,12 +190,7 @@ impl SampleLedger {
         missing: &'static str,
         findings: &Findings,
     ) -> u16 {
-        let due: Vec<(SampleKey, LedgerEntry)> = {
-            let entries = self.entries();
-            let from = entries.range((from_ms, 0)..);
-            let due = from.filter(|(_, entry)| entry.fate != SampleFate::Sent);
-            due.map(|(key, entry)| (*key, *entry)).collect()
-        };
+        let due = self.due_from(from_ms);
         let (Some(((first_ms, _), _)), Some(((to_ms, _), _))) = (due.first(), due.last()) else {
             return 200;
         };
@@ -250,10 +294,11 @@ pub fn check_everywhere(
     for server in servers {
         let http = server.http();
         for ledger in ledgers {
-            let mut status = 0;
-            wait_for("an answer", || {
-                status = ledger.check(&http, from_ms, "lost", findings);
-                status == 200
+            wait_for("samples", || {
+                ledger.check(&http, from_ms, "lost", findings) == 200
+            });
+            wait_for("series", || {
+                ledger.check_series(&http, from_ms, "lost", findings) == 200
             });
         }
     }

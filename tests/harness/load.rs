@@ -285,7 +285,12 @@ impl LoadClient {
             let parts = &self.parts;
             let ledger = &parts.ledgers[self.turn / 3 % parts.ledgers.len()];
             let from = self.now_ms() - READ_BACK_MS;
-            let count = match ledger.check(&node, from, "incomplete", &parts.findings) {
+            let status = if self.turn.is_multiple_of(4) {
+                ledger.check_series(&node, from, "incomplete", &parts.findings)
+            } else {
+                ledger.check(&node, from, "incomplete", &parts.findings)
+            };
+            let count = match status {
                 200 => &parts.counts.reads,
                 0 | 503 => &parts.counts.refused_reads,
                 status => {
