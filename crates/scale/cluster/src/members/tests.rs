@@ -284,18 +284,22 @@ fn second_live_process_of_a_name_is_a_conflict_for_the_later_one() {
     );
 }
 
-#[test]
-fn live_member_keeps_its_partitions_beside_a_later_process_of_its_name() {
-    let own = |name: &str, incarnation| OwnMember {
+/// Returns the table of the process `incarnation` of a node.
+fn table_of(name: &str, incarnation: u64) -> MemberTable {
+    let own = OwnMember {
         name: name.to_owned(),
         incarnation,
         address: address(incarnation as usize),
         version: String::new(),
     };
+    MemberTable::new(own, 1, Duration::ZERO)
+}
+
+#[test]
+fn live_member_keeps_its_partitions_beside_a_later_process_of_its_name() {
     let at = Duration::from_millis;
-    let mut peer = MemberTable::new(own("b", 3), 1, at(0));
-    let early = MemberTable::new(own("a", 1), 1, at(0));
-    let late = MemberTable::new(own("a", 2), 1, at(0));
+    let (early, late) = (table_of("a", 1), table_of("a", 2));
+    let mut peer = table_of("b", 3);
     let led = PartitionReport {
         partition: PartitionId(0),
         stage: PartitionStage::Leading,
@@ -303,21 +307,40 @@ fn live_member_keeps_its_partitions_beside_a_later_process_of_its_name() {
         position: 0,
         newest_ms: None,
     };
-    let mut hear = |now, table: &MemberTable, claims: &[PartitionReport]| {
+    let mut has_leader = |now, table: &MemberTable, claims: &[PartitionReport]| {
         let report = table.own_report(at(now), claims.to_vec());
         peer.add_report(at(now), report).unwrap();
-        peer.plan(at(now), &[])
+        peer.claimant(at(now), PartitionId(0)).is_some()
     };
-    hear(3_500, &early, std::slice::from_ref(&led));
-    assert_eq!(hear(3_600, &late, &[]), []);
-    assert_eq!(hear(4_000, &early, std::slice::from_ref(&led)), []);
-    // The earlier process is silent: its partition goes to the member of its name or to another.
-    assert_eq!(hear(5_100, &late, &[]), []);
-    let led_by_late = hear(5_200, &late, std::slice::from_ref(&led));
-    assert_eq!(led_by_late, []);
-    hear(5_300, &late, &[]);
-    let leader = peer.claimant(at(5_300), PartitionId(0));
-    assert!(leader.is_none(), "{leader:?}");
+    let led = std::slice::from_ref(&led);
+    assert!(has_leader(3_500, &early, led));
+    assert!(has_leader(3_600, &late, &[]));
+    assert!(has_leader(4_000, &early, led));
+    assert!(has_leader(5_100, &late, &[]));
+    // The earlier process is silent, so that the later one replaces it.
+    assert!(!has_leader(5_300, &late, &[]));
+    assert!(has_leader(5_800, &late, led));
+}
+
+#[test]
+fn dead_member_becomes_silent_while_others_relay_its_last_report() {
+    let at = Duration::from_millis;
+    let mut tables = [table_of("a", 1), table_of("b", 2)];
+    let last = table_of("c", 3).own_report(at(1_000), Vec::new());
+    tables[0].add_report(at(1_000), last).unwrap();
+    for sent in (1_000..20_000).step_by(250) {
+        // Each report is under way for as long as the pause to the next one.
+        for (from, to) in [(0, 1), (1, 0)] {
+            let report = tables[from].own_report(at(sent), Vec::new());
+            tables[to].add_report(at(sent + 250), report).unwrap();
+        }
+        let now = at(sent + 250);
+        for table in &tables {
+            let is_live = |m: &&KnownMember| m.report.name == "c";
+            let is_live = table.live_members(now).iter().copied().any(|m| is_live(&m));
+            assert!(!is_live || now < at(1_250) + DEAD_AFTER, "{now:?}");
+        }
+    }
 }
 
 #[test]
