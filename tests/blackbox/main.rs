@@ -10,6 +10,7 @@ mod blocks;
 mod certificates;
 mod cluster;
 mod cluster_node;
+mod cluster_nodes;
 mod command_line;
 mod compare;
 mod configs;

@@ -1,7 +1,9 @@
 //! Command lines with which the server must not start.
 
-use crate::harness::server::{spawn, wait_for};
+use crate::harness::cluster::wait_within;
+use crate::harness::server::{DEADLINE, spawn};
 use std::process::Command;
+use std::time::Duration;
 
 /// Outcome of a process that never served.
 pub struct Refusal {
@@ -12,10 +14,15 @@ pub struct Refusal {
 impl Refusal {
     /// Runs `command` to its end.
     pub fn of(command: Command) -> Refusal {
+        Self::within(DEADLINE, command)
+    }
+
+    /// Runs `command` to its end, which must be within `deadline`.
+    pub fn within(deadline: Duration, command: Command) -> Refusal {
         let mut child = spawn(command);
         let stderr = child.stderr.take().expect("standard error is a pipe");
         let mut status = None;
-        wait_for("the process to fail", || {
+        wait_within("the process to fail", deadline, || {
             status = child.try_wait().expect("the process is ours");
             status.is_some()
         });

@@ -91,7 +91,7 @@ impl Parts {
         self
     }
 
-    fn metadata(mut self, kind: u64, help: u64, unit: u64) -> Self {
+    pub fn metadata(mut self, kind: u64, help: u64, unit: u64) -> Self {
         let mut metadata = Vec::new();
         number(&mut metadata, 0x08, kind);
         number(&mut metadata, 0x18, help);

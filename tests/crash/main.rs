@@ -8,25 +8,30 @@
 //! request without an answer may be stored or not, but must be unaltered. A second test lets hours
 //! of data time pass, with late samples, so that blocks are cut, flushed and merged meanwhile. A
 //! third one truncates the WAL of a stopped server and expects that the checker reports the loss.
+//! A fourth one fails the nodes of a cluster.
 //!
-//! `FIRN_CRASH_ROUNDS` sets the rounds (40 and 30), `FIRN_SEED` repeats the choices of a run. The
+//! `FIRN_CRASH_ROUNDS` sets the rounds (40, 30, and 5 of the cluster), `FIRN_SEED` repeats the
+//! choices of a run. The
 //! moments of the kills and the interleaving of the writers depend on the machine.
 // A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod cluster;
 #[path = "../harness/mod.rs"]
 // Each test program uses a part of the harness.
 #[allow(dead_code)]
 mod harness;
 mod journal;
+mod shifted_clock;
 mod writer;
 
+use harness::choices::Choices;
 use harness::server::{Server, firn};
 use journal::{DataClock, Journal};
 use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use writer::{Choices, Load, WRITERS, write_until_dead};
+use writer::{Load, WRITERS, write_until_dead};
 
 /// Default number of rounds: about a minute.
 const ROUNDS: u64 = 40;

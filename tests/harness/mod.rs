@@ -3,7 +3,11 @@
 //! Every wait has a deadline. A server is killed on drop; its log is printed if the test is
 //! failing.
 
+pub mod choices;
+pub mod cluster;
 pub mod http;
+pub mod ledger;
+pub mod load;
 pub mod server;
 pub mod webhook;
 pub mod write;

@@ -35,6 +35,10 @@ pub const EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
 /// The silence after which a member is dead: neither this node nor a peer of it has heard from it.
 pub const DEAD_AFTER: Duration = Duration::from_secs(3);
 
+/// The silence after which a later process with the name of a member replaces it: more than two
+/// intervals of reports. A live member keeps its partitions until the later process ends.
+const REPLACED_AFTER: Duration = Duration::from_millis(1_200);
+
 /// The time for which a member must be alive before partitions are handed to it.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(30);
 

@@ -9,7 +9,9 @@
 //! at the start of the series: these bytes are its key. Decoding is deterministic, so that equal
 //! keys imply equal labels.
 
+use crate::limits::WireLimits;
 use crate::protobuf::{ProtobufCursor, put_varint};
+use firn_model::labels::METRIC_NAME;
 use firn_model::series_key::{KeyFormat, varint_bytes};
 
 /// Field key of a label in a series.
@@ -69,6 +71,28 @@ impl KeyFormat for RemoteWriteKeys {
             _ => None,
         }
     }
+}
+
+/// Returns whether a key is canonical and its labels are valid for certain: in ASCII, within the
+/// limits, with a metric name. The labels of other keys must be decoded, which decides. One pass.
+pub fn is_plain_key(key: &[u8], limits: &WireLimits) -> bool {
+    let mut rest = key;
+    let mut previous: &[u8] = &[];
+    let (mut count, mut has_metric_name) = (0, false);
+    while !rest.is_empty() {
+        let (name, value) = take_label(&mut rest).unwrap_or_default();
+        let is_within_limits = name.len() <= limits.label_name_bytes_max
+            && value.len() <= limits.label_value_bytes_max;
+        let is_valid = is_within_limits && name.is_ascii() && value.is_ascii();
+        // An empty name is not after the previous one.
+        if name <= previous || value.is_empty() || !is_valid {
+            return false;
+        }
+        has_metric_name |= name == METRIC_NAME.as_bytes();
+        count += 1;
+        previous = name;
+    }
+    has_metric_name && count <= limits.label_count_max
 }
 
 /// Takes name and value of the label at the start of `rest`. Returns `None` if its encoding differs
@@ -248,6 +272,39 @@ mod tests {
         check(b"\x0a\x86\x00\x0a\x01a\x12\x01x", false);
         check(b"\x0a\x07\x0a\x81\x00a\x12\x01x", false);
         check(b"\x0a\x07\x0a\x01a\x12\x81\x00x", false);
+    }
+
+    #[test]
+    fn plain_keys_are_canonical_and_have_labels_that_are_accepted() {
+        let limits = WireLimits {
+            label_count_max: 3,
+            label_name_bytes_max: 8,
+            label_value_bytes_max: 4,
+            ..WireLimits::default()
+        };
+        let check = |pairs: &[(&str, &str)], expected: bool| {
+            let mut key = Vec::new();
+            for (name, value) in pairs {
+                push_label(&mut key, name.as_bytes(), value.as_bytes());
+            }
+            assert_eq!(is_plain_key(&key, &limits), expected, "{pairs:?}");
+            let decoded = decode_labels(&key, &limits, &mut Vec::new()).unwrap();
+            assert!(!expected || decoded.is_ok(), "{pairs:?}: {decoded:?}");
+            assert!(!expected || KEY_FORMAT.is_canonical(&key), "{pairs:?}");
+        };
+        let name = ("__name__", "up");
+        check(&[name], true);
+        check(&[name, ("a", "1234"), ("b", "2")], true);
+        check(&[("A", "1"), name, ("b", "2")], true);
+        check(&[], false);
+        check(&[("a", "1")], false);
+        check(&[name, ("a", "1"), ("b", "2"), ("c", "3")], false);
+        check(&[name, ("a", "12345")], false);
+        check(&[name, ("a23456789", "1")], false);
+        check(&[name, ("a", "\u{e4}")], false);
+        check(&[name, ("b", "1"), ("a", "2")], false);
+        check(&[name, ("a", "")], false);
+        check(&[("__name__", "")], false);
     }
 
     #[test]

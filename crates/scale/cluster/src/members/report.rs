@@ -54,6 +54,10 @@ pub struct NodeReport {
     pub name: String,
     /// The number of the process: a later process of the same node has a higher one.
     pub incarnation: u64,
+    /// The time of the report on the clock of the process, in milliseconds. Of two reports of a
+    /// process the later one has the higher time.
+    #[serde(default)]
+    pub sent_ms: u64,
     /// The address at which other nodes reach it, `host:port`.
     pub address: String,
     /// The version of Firn that it runs.

@@ -1,7 +1,7 @@
 //! The table of members, updated by reports.
 
 use super::report::{NodeReport, PartitionReport, PartitionStage, SeenMember};
-use super::{CONFLICT_AFTER, DEAD_AFTER, LOST_PAUSE, LOST_PAUSE_MAX};
+use super::{CONFLICT_AFTER, DEAD_AFTER, LOST_PAUSE, LOST_PAUSE_MAX, REPLACED_AFTER};
 use crate::ids::PartitionId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -132,13 +132,22 @@ impl MemberTable {
         }
         let conflict = self.find_conflict(now, &report);
         let (seen, report) = split_seen(report);
-        self.update_member(now, report);
+        let known = self.members.get(&report.incarnation);
+        // Requests and answers may overtake each other.
+        if known.is_none_or(|member| member.report.sent_ms <= report.sent_ms) {
+            self.update_member(now, report);
+        }
         for SeenMember { age_ms, report } in seen {
-            let heard = now.saturating_sub(Duration::from_millis(age_ms));
+            let age = Duration::from_millis(age_ms);
             let known = self.members.get(&report.incarnation);
-            let is_newer = known.is_none_or(|member| member.heard < heard);
-            if is_newer && report.incarnation != self.own.incarnation {
-                self.update_member(heard, split_seen(report).1);
+            // A report that is known already must not count again: it would become younger by the
+            // time of its transfer each time, and a dead member would never become silent.
+            let is_news = match known {
+                Some(member) => member.report.sent_ms < report.sent_ms,
+                None => age < DEAD_AFTER,
+            };
+            if is_news && report.incarnation != self.own.incarnation {
+                self.update_member(now.saturating_sub(age), split_seen(report).1);
             }
         }
         let is_recent = |member: &KnownMember| now < member.heard + 10 * DEAD_AFTER;
@@ -202,6 +211,7 @@ impl MemberTable {
         NodeReport {
             name: self.own.name.clone(),
             incarnation: self.own.incarnation,
+            sent_ms: now.as_millis() as u64,
             address: self.own.address.clone(),
             version: self.own.version.clone(),
             is_draining: self.is_draining,
@@ -211,15 +221,19 @@ impl MemberTable {
     }
 
     /// Returns all members that this node remembers, with the time since they were heard from. Of
-    /// several processes with one name it returns the latest.
+    /// several processes with one name it returns the latest, unless an earlier one still reports:
+    /// then the latest has to end.
     pub fn members(&self, now: Duration) -> Vec<(&KnownMember, Duration)> {
-        let mut latest: BTreeMap<&str, &KnownMember> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, &KnownMember> = BTreeMap::new();
+        // Ascending by incarnation: later processes replace earlier ones.
         for member in self.members.values() {
-            // Ascending by incarnation: later processes replace earlier ones.
-            latest.insert(&member.report.name, member);
+            let earlier = by_name.get(&*member.report.name);
+            if earlier.is_none_or(|earlier| now >= earlier.heard + REPLACED_AFTER) {
+                by_name.insert(&member.report.name, member);
+            }
         }
-        latest.remove(&*self.own.name);
-        let members = latest.into_values();
+        by_name.remove(&*self.own.name);
+        let members = by_name.into_values();
         members.map(|m| (m, now.saturating_sub(m.heard))).collect()
     }
 

@@ -284,6 +284,65 @@ fn second_live_process_of_a_name_is_a_conflict_for_the_later_one() {
     );
 }
 
+/// Returns the table of the process `incarnation` of a node.
+fn table_of(name: &str, incarnation: u64) -> MemberTable {
+    let own = OwnMember {
+        name: name.to_owned(),
+        incarnation,
+        address: address(incarnation as usize),
+        version: String::new(),
+    };
+    MemberTable::new(own, 1, Duration::ZERO)
+}
+
+#[test]
+fn live_member_keeps_its_partitions_beside_a_later_process_of_its_name() {
+    let at = Duration::from_millis;
+    let (early, late) = (table_of("a", 1), table_of("a", 2));
+    let mut peer = table_of("b", 3);
+    let led = PartitionReport {
+        partition: PartitionId(0),
+        stage: PartitionStage::Leading,
+        epoch: Epoch(1),
+        position: 0,
+        newest_ms: None,
+    };
+    let mut has_leader = |now, table: &MemberTable, claims: &[PartitionReport]| {
+        let report = table.own_report(at(now), claims.to_vec());
+        peer.add_report(at(now), report).unwrap();
+        peer.claimant(at(now), PartitionId(0)).is_some()
+    };
+    let led = std::slice::from_ref(&led);
+    assert!(has_leader(3_500, &early, led));
+    assert!(has_leader(3_600, &late, &[]));
+    assert!(has_leader(4_000, &early, led));
+    assert!(has_leader(5_100, &late, &[]));
+    // The earlier process is silent, so that the later one replaces it.
+    assert!(!has_leader(5_300, &late, &[]));
+    assert!(has_leader(5_800, &late, led));
+}
+
+#[test]
+fn dead_member_becomes_silent_while_others_relay_its_last_report() {
+    let at = Duration::from_millis;
+    let mut tables = [table_of("a", 1), table_of("b", 2)];
+    let last = table_of("c", 3).own_report(at(1_000), Vec::new());
+    tables[0].add_report(at(1_000), last).unwrap();
+    for sent in (1_000..20_000).step_by(250) {
+        // Each report is under way for as long as the pause to the next one.
+        for (from, to) in [(0, 1), (1, 0)] {
+            let report = tables[from].own_report(at(sent), Vec::new());
+            tables[to].add_report(at(sent + 250), report).unwrap();
+        }
+        let now = at(sent + 250);
+        for table in &tables {
+            let is_live = |m: &&KnownMember| m.report.name == "c";
+            let is_live = table.live_members(now).iter().copied().any(|m| is_live(&m));
+            assert!(!is_live || now < at(1_250) + DEAD_AFTER, "{now:?}");
+        }
+    }
+}
+
 #[test]
 fn partition_whose_chosen_member_does_not_try_goes_to_the_next_one() {
     let mut cluster = SimCluster::new(2);

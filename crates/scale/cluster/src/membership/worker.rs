@@ -101,7 +101,7 @@ impl Membership {
         for (partition, _) in &ended {
             table.note_loss(now, *partition);
         }
-        let actions = if self.is_rejected() {
+        let actions = if self.is_rejected() || self.fault().is_some() {
             Vec::new()
         } else {
             table.plan(now, &claims)

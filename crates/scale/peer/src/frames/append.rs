@@ -27,7 +27,8 @@ use firn_model::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 use firn_model::labels::{LabelsRef, is_canonical};
 use firn_model::store::{AppendBounds, AppendOutcome, LateSamplePolicy};
 use firn_model::tenant::TenantId;
-use firn_wire::remote_write::KEY_FORMAT;
+use firn_wire::WireLimits;
+use firn_wire::remote_write::{KEY_FORMAT, is_plain_key};
 use std::sync::Arc;
 
 /// A part of a batch in the form in which it is sent. It is kept for repetitions; cloning is cheap.
@@ -78,7 +79,7 @@ impl EncodedAppend {
 }
 
 /// Encodes a part of a batch, whose series all belong to `partition`. Decodes the labels of series
-/// whose keys are not canonical. Rejected series are left out. `hash` is the hash of all stores of
+/// that may be invalid, so that the source records the rejected ones. These are left out. `hash` is the hash of all stores of
 /// the cluster. Costs a hash of each key, unless the source has the fingerprints, and a copy of all
 /// keys and samples.
 ///
@@ -95,7 +96,7 @@ pub fn encode_append(
     bounds: AppendBounds,
 ) -> Result<EncodedAppend, Error> {
     check_source(source.batch(), hash)?;
-    let unread = find_other_keys(source.batch());
+    let unread = find_doubtful_keys(source.batch());
     if !unread.is_empty() {
         source.read_labels(&unread)?;
     }
@@ -134,14 +135,17 @@ fn check_source(batch: &Batch, hash: &SeriesHash) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the undecoded series whose keys differ from those that [`KEY_FORMAT`] creates.
-fn find_other_keys(batch: &Batch) -> Vec<u32> {
+/// Returns the undecoded series whose keys may differ from those that [`KEY_FORMAT`] creates, or
+/// whose labels may be invalid.
+fn find_doubtful_keys(batch: &Batch) -> Vec<u32> {
     let has_format = batch.has_key_format(KEY_FORMAT);
-    let is_other = |series: &u32| {
+    let limits = WireLimits::default();
+    let is_doubtful = |series: &u32| {
         let key = batch.key(*series as usize);
-        key.is_some_and(|key| !has_format || !KEY_FORMAT.is_canonical(key))
+        key.is_some_and(|key| !has_format || !is_plain_key(key, &limits))
     };
-    (0..batch.series_count() as u32).filter(is_other).collect()
+    let numbers = 0..batch.series_count() as u32;
+    numbers.filter(is_doubtful).collect()
 }
 
 /// The bytes whose fingerprint shows that two nodes have the same hash keys.

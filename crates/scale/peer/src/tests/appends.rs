@@ -105,11 +105,32 @@ fn series_with_invalid_labels_is_rejected_and_others_are_stored() {
         end_series(&mut batch, &mut message, &labels, KeyForm::Canonical);
     }
     batch.put_message(message, KEY_FORMAT);
-    let appended = append(&client, &encode(&store, &mut batch, 0)).expect("a valid frame");
+    // A source that decodes no labels, so that the peer rejects them.
+    let hash = store.series_hash().expect("stores hash keys");
+    let (tenant, bounds) = (TenantId::anonymous(), AppendBounds::up_to(NOW));
+    let encoded = encode_append(0, &tenant, &mut &batch, &hash, bounds).expect("a valid batch");
+    let appended = append(&client, &encoded).expect("a valid frame");
     assert_eq!(appended.outcome.stored, 1);
     let invalid = &appended.invalid_series[0];
     assert_eq!((invalid.series_count, invalid.sample_count), (1, 1));
     assert!(invalid.first.contains("invalid metric name"), "{invalid:?}");
+    // A source that decodes labels rejects them before they are sent.
+    let limits = WireLimits::default();
+    let mut source = DecodedWriteRequest::of_keys(&mut batch, &limits);
+    let encoded = encode_append(0, &tenant, &mut source, &hash, bounds).expect("a valid batch");
+    let refused = source.finish().expect("a valid message");
+    assert_eq!(
+        refused
+            .iter()
+            .map(|refused| refused.series_count)
+            .sum::<usize>(),
+        1
+    );
+    let appended = append(&client, &encoded).expect("a valid frame");
+    assert_eq!(
+        (appended.outcome.stored, appended.invalid_series.len()),
+        (1, 0)
+    );
 }
 
 #[test]
