@@ -13,7 +13,15 @@ impl Store {
         view.blocks.iter().map(|open| open.entry.range.min).min()
     }
 
+    /// Returns the time before which blocks contain all samples in order, if there was a cut. Does
+    /// not wait for a commit under way.
+    pub fn cut_ms(&self) -> Option<TimestampMs> {
+        let cut = self.parts.blocks.view().cut;
+        (cut != i64::MIN).then_some(cut)
+    }
+
     /// Returns the blocks in the manifest in order of time, and the progress of cut and merge.
+    /// Waits for a commit under way, which uploads files if the blocks have a home.
     pub fn block_stats(&self) -> BlockStoreStats {
         let parts = &*self.parts;
         let (list, view) = parts.blocks.list_and_view();

@@ -91,6 +91,10 @@ impl ClusterStatusSource {
                 status.partitions = self.partitions(node, &claims, None);
             }
         }
+        // The members are not locked here: a look into a store may take time.
+        for partition in &mut status.partitions {
+            add_store(node, partition);
+        }
         status
     }
 
@@ -114,7 +118,6 @@ impl ClusterStatusSource {
                 (None, None) => unowned(partition),
             };
             status.fault = faults.get(&partition).cloned();
-            add_store(node, partition, &mut status);
             status
         });
         status.collect()
@@ -163,12 +166,12 @@ impl Collect for ClusterStatusSource {
 }
 
 /// Adds the figures of the log and the store, if this node leads the partition.
-fn add_store(node: &ClusterNode, partition: PartitionId, status: &mut PartitionStatus) {
-    let Some((log, store)) = node.find_led(partition) else {
+fn add_store(node: &ClusterNode, status: &mut PartitionStatus) {
+    let Some((log, store)) = node.find_led(PartitionId(status.partition)) else {
         return;
     };
     status.series = Some(store.active_series() as u64);
-    status.cut_ms = store.block_stats().cut_time;
+    status.cut_ms = store.cut_ms();
     status.last_commit_ms = log.last_commit_ms();
     status.log_bytes = Some(log.pressure().kept_bytes);
     status.fault = log.fault().or(status.fault.take());
