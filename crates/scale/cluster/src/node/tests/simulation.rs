@@ -89,6 +89,7 @@ struct SimRun {
     /// A hash of all events.
     trace: u64,
     counts: journal::SimCounts,
+    lines: Vec<String>,
 }
 
 /// Runs the history of a seed.
@@ -100,6 +101,7 @@ fn run(seed: u64, flaw: Option<SimFlaw>) -> SimRun {
         violation: journal.violation.clone(),
         trace: journal.trace_hash(),
         counts: journal.counts,
+        lines: journal.lines().to_vec(),
     }
 }
 
@@ -142,6 +144,7 @@ fn clusters_in_random_histories_lose_and_repeat_no_acknowledged_sample() {
                 panic!("FIRN_SEED={seed}, trace {:016x}: {violation}", found.trace);
             }
             if seeds().count() == 1 {
+                println!("{}", found.lines.join("\n"));
                 println!("FIRN_SEED={seed}, trace {:016x}", found.trace);
             }
         }
@@ -183,20 +186,52 @@ fn check_flaw(flaw: SimFlaw) {
 fn explore_flaws() {
     use LogFlaw::*;
     for flaw in [
-        AcksBeforePrefix, AcksBeforeCreate, ExistsIsStored, ExistsIsFenced, OmitsWriter, OmitsEpoch, DeletesFences,
-        OmitsSecondRead, ReplaysFromFirstRead, KeepsStaleFence, ProbesEndAgain, ReplaysVoid, ReusesVoid,
-        TrimsBeforeCheckpoint, ChecksInBeforePrefix, LowersReplayFrom, OmitsWait, ReadsBeforeWait, LeasesFromEnd,
-        LeasesFromRepeat, LeasesBeforePrefix, HeadCoversLaterReads, HeadCountsGrantedReads, HandsOffBeforeWait,
-        ReadsWhileHandingOff, TrustsOldHandOff,
-    ].map(SimFlaw::Log).into_iter().chain([
-        SimFlaw::Home(HomeFlaw::CommitsBeforeUpload), SimFlaw::Home(HomeFlaw::DeletesWithoutGrace),
-        SimFlaw::Home(HomeFlaw::OmitsBarrier), SimFlaw::IgnoresCondition, SimFlaw::SkipsLeaderless,
+        AcksBeforePrefix,
+        AcksBeforeCreate,
+        ExistsIsStored,
+        ExistsIsFenced,
+        OmitsWriter,
+        OmitsEpoch,
+        DeletesFences,
+        OmitsSecondRead,
+        ReplaysFromFirstRead,
+        KeepsStaleFence,
+        ProbesEndAgain,
+        ReplaysVoid,
+        ReusesVoid,
+        TrimsBeforeCheckpoint,
+        ChecksInBeforePrefix,
+        LowersReplayFrom,
+        OmitsWait,
+        ReadsBeforeWait,
+        LeasesFromEnd,
+        LeasesFromRepeat,
+        LeasesBeforePrefix,
+        HeadCoversLaterReads,
+        HeadCountsGrantedReads,
+        HandsOffBeforeWait,
+        ReadsWhileHandingOff,
+        TrustsOldHandOff,
+    ]
+    .map(SimFlaw::Log)
+    .into_iter()
+    .chain([
+        SimFlaw::Home(HomeFlaw::CommitsBeforeUpload),
+        SimFlaw::Home(HomeFlaw::DeletesWithoutGrace),
+        SimFlaw::Home(HomeFlaw::OmitsBarrier),
+        SimFlaw::IgnoresCondition,
+        SimFlaw::SkipsLeaderless,
     ]) {
         let found = on_large_stack(move || {
-            seeds().map(|seed| (seed, run(seed, Some(flaw)))).find(|found| found.1.violation.is_some())
+            seeds()
+                .map(|seed| (seed, run(seed, Some(flaw))))
+                .find(|found| found.1.violation.is_some())
         });
         match found {
-            Some((seed, found)) => println!("{flaw:?}: {seed} {}", found.violation.unwrap().lines().next().unwrap()),
+            Some((seed, found)) => println!(
+                "{flaw:?}: {seed} {}",
+                found.violation.unwrap().lines().next().unwrap()
+            ),
             None => println!("{flaw:?}: not found"),
         }
     }

@@ -23,7 +23,7 @@ pub const NODES: usize = 3;
 pub const PARTITIONS: NonZeroU32 = NonZeroU32::new(3).unwrap();
 
 /// The number of events of a history.
-const STEPS: u64 = 260;
+const STEPS: u64 = 800;
 
 /// The interval of timers.
 const TIMER_INTERVAL: Duration = Duration::from_millis(25);
@@ -348,11 +348,12 @@ impl SimCluster {
 
     /// Opens the stores of takeovers.
     fn open_partitions(&self, process: &SimProcess) {
-        let Some(_work) = process.begin_work() else {
+        let Some(_work) = process.begin_maintenance() else {
             return;
         };
         // Jobs of a store that was dropped still hold its folder.
         self.run_jobs(process);
+        process.end_maintenance();
         while let Some((partition, opened)) = process.node.open_next() {
             if process.control.is_dead() {
                 return;
@@ -380,7 +381,7 @@ impl SimCluster {
                 return lock(&self.journal).violate(text);
             }
             self.advance(Duration::from_millis(500));
-            waits.retain(|index| !self.running(*index).is_some_and(|p| self.read(&p)));
+            waits.retain(|index| !self.running(*index).is_some_and(|p| self.read(&p, None)));
         }
         let me = self.me.clone();
         let client = WaitingBucket {

@@ -11,27 +11,33 @@ use std::time::Duration;
 impl SimCluster {
     /// Runs a random event.
     pub fn step(&self) {
-        match self.rng.next_below(100) {
-            0..40 => self.append(),
-            40..52 => {
-                if let Some(process) = self.random_running() {
-                    self.read(&process);
+        match self.rng.next_below(1_000) {
+            0..430 => {
+                for _ in 0..1 + self.rng.next_below(3) {
+                    self.append();
                 }
             }
-            52..68 => self.advance(Duration::from_millis(1 + self.rng.next_below(300))),
-            68..70 => self.advance(Duration::from_millis(1_000 + self.rng.next_below(7_000))),
-            70..81 => self.tick(),
-            81..83 => self.kill(self.random_node()),
-            83..86 => self.start_dead(),
-            86..88 => self.pause(),
-            88..91 => self.resume_any(),
-            91..94 => self.change_links(),
-            94 => self.change_outage(),
-            95 => self.force_takeover(),
-            96 => self.force_hand_off(),
-            97 => self.change_drain(),
-            98 => self.set_fuse(),
-            _ => self.cut_off(),
+            430..570 => {
+                let one = Some(self.random_partition()).filter(|_| self.rng.one_in(2));
+                if let Some(process) = self.random_running() {
+                    self.read(&process, one);
+                }
+            }
+            570..770 => self.advance(Duration::from_millis(1 + self.rng.next_below(300))),
+            770..780 => self.advance(Duration::from_millis(1_000 + self.rng.next_below(7_000))),
+            780..870 => self.tick(),
+            870..875 => self.kill(self.random_node()),
+            875..915 => self.start_dead(),
+            915..923 => self.pause(),
+            923..940 => self.resume_any(),
+            940..955 => self.change_links(),
+            955..960 => self.begin_outage(),
+            960..966 => self.cut_off(),
+            966..976 => self.force_takeover(),
+            976..981 => self.force_hand_off(),
+            981..985 => self.drain(),
+            985..990 => self.set_fuse(),
+            _ => self.repair(),
         }
     }
 
@@ -52,7 +58,7 @@ impl SimCluster {
         let Some(process) = self.random_running() else {
             return;
         };
-        let Some(_work) = process.begin_work() else {
+        let Some(_work) = process.begin_maintenance() else {
             return;
         };
         for _ in 0..1 + self.rng.next_below(6) {
@@ -107,49 +113,44 @@ impl SimCluster {
         process.control.empty_inbox();
     }
 
-    /// Breaks a link in one direction or isolates a node, or repairs all links.
+    /// Breaks a link in one direction, or isolates a node.
     fn change_links(&self) {
         let (from, to) = (self.random_node(), self.random_node());
-        match self.rng.next_below(4) {
-            0 => {
-                self.note(|| format!("no message from {} to {}", name(from), name(to)));
-                self.set_link(from, to, false);
-            }
-            1 => {
-                self.note(|| format!("{} is isolated", name(from)));
-                for other in 0..NODES {
-                    self.set_link(from, other, false);
-                    self.set_link(other, from, false);
-                }
-            }
-            _ => {
-                self.note(|| "all links are up".to_owned());
-                for from in 0..NODES {
-                    (0..NODES).for_each(|to| self.set_link(from, to, true));
-                }
-            }
+        if self.rng.one_in(2) {
+            self.note(|| format!("no message from {} to {}", name(from), name(to)));
+            return self.set_link(from, to, false);
+        }
+        self.note(|| format!("{} is isolated", name(from)));
+        for other in 0..NODES {
+            self.set_link(from, other, false);
+            self.set_link(other, from, false);
         }
     }
 
-    fn change_outage(&self) {
-        let outage = match self.rng.next_below(6) {
-            0 => Some(SimOutage::Silent),
-            1 => Some(SimOutage::Refusing),
-            _ => None,
-        };
+    fn begin_outage(&self) {
+        let outages = [SimOutage::Silent, SimOutage::Refusing];
+        let outage = outages[self.rng.next_below(2) as usize];
         self.note(|| format!("outage of the bucket: {outage:?}"));
-        self.store.set_outage(outage);
+        self.store.set_outage(Some(outage));
     }
 
-    /// Breaks the link of a node to the bucket, or repairs those of all nodes.
+    /// Breaks the link of a node to the bucket.
     fn cut_off(&self) {
-        let is_cut_off = self.rng.one_in(2);
-        for index in 0..NODES {
-            let process = self.process(index);
-            let chosen = process.filter(|_| !is_cut_off || self.rng.one_in(3));
-            if let Some(process) = chosen {
-                self.note(|| format!("{} has no bucket: {is_cut_off}", name(index)));
-                process.control.set_cut_off(is_cut_off);
+        if let Some(process) = self.process(self.random_node()) {
+            self.note(|| format!("{} has no bucket", name(process.index)));
+            process.control.set_cut_off(true);
+        }
+    }
+
+    /// Repairs the bucket, the links to it, and the links between nodes.
+    fn repair(&self) {
+        self.note(|| "repair".to_owned());
+        self.store.set_outage(None);
+        for from in 0..NODES {
+            (0..NODES).for_each(|to| self.set_link(from, to, true));
+            if let Some(process) = self.process(from) {
+                process.control.set_cut_off(false);
+                lock(&process.table).set_draining(false);
             }
         }
     }
@@ -173,13 +174,10 @@ impl SimCluster {
         }
     }
 
-    fn change_drain(&self) {
+    fn drain(&self) {
         if let Some(process) = self.random_running() {
-            let mut table = lock(&process.table);
-            let is_draining = !table.is_draining();
-            table.set_draining(is_draining);
-            drop(table);
-            self.note(|| format!("{} drains: {is_draining}", name(process.index)));
+            self.note(|| format!("{} drains", name(process.index)));
+            lock(&process.table).set_draining(true);
         }
     }
 

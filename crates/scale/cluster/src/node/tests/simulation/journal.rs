@@ -75,6 +75,10 @@ impl SimJournal {
         self.trace.push(line);
     }
 
+    pub fn lines(&self) -> &[String] {
+        &self.trace
+    }
+
     pub fn trace_hash(&self) -> u64 {
         self.hash
     }
@@ -138,8 +142,11 @@ impl SimJournal {
     }
 
     /// Returns the samples that an answer to a read that begins now must contain.
-    pub fn required(&self) -> BTreeSet<SamplePlace> {
-        self.required.keys().cloned().collect()
+    pub fn required(&self, partitions: &[PartitionId]) -> BTreeSet<SamplePlace> {
+        let prefixes: Vec<String> = partitions.iter().map(|p| format!("m{p}_")).collect();
+        let is_read =
+            |place: &&SamplePlace| prefixes.iter().any(|prefix| place.0.starts_with(prefix));
+        self.required.keys().filter(is_read).cloned().collect()
     }
 
     /// Checks a strong answer to a read that required `required`.

@@ -73,6 +73,18 @@ pub struct SimProcess {
     wall: Arc<SimClock>,
     clock: EngineClock,
     is_busy: AtomicBool,
+    /// True while maintenance of the stores runs.
+    is_maintained: AtomicBool,
+    is_read: AtomicBool,
+}
+
+/// A read of the stores of a process. No maintenance begins meanwhile: it would wait for the read.
+pub struct ProcessRead<'p>(&'p SimProcess);
+
+impl Drop for ProcessRead<'_> {
+    fn drop(&mut self) {
+        self.0.is_read.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Work of a process that may wait. One thread does it, so a process does one at a time.
@@ -81,6 +93,7 @@ pub struct ProcessWork<'p>(&'p SimProcess);
 impl Drop for ProcessWork<'_> {
     fn drop(&mut self) {
         self.0.is_busy.store(false, Ordering::Relaxed);
+        self.0.is_maintained.store(false, Ordering::Relaxed);
     }
 }
 
@@ -165,6 +178,8 @@ impl SimProcess {
             wall: sim.clock,
             clock,
             is_busy: AtomicBool::new(false),
+            is_maintained: AtomicBool::new(false),
+            is_read: AtomicBool::new(false),
         }
     }
 
@@ -182,6 +197,29 @@ impl SimProcess {
         let runs = !self.control.is_dead() && !self.control.is_paused();
         let begins = runs && !self.is_busy.swap(true, Ordering::Relaxed);
         begins.then(|| ProcessWork(self))
+    }
+
+    /// Begins maintenance of the stores, which is work.
+    pub fn begin_maintenance(&self) -> Option<ProcessWork<'_>> {
+        let is_read = self.is_read.load(Ordering::Relaxed);
+        let work = self.begin_work().filter(|_| !is_read);
+        if work.is_some() {
+            self.is_maintained.store(true, Ordering::Relaxed);
+        }
+        work
+    }
+
+    /// Goes on with other work than maintenance.
+    pub fn end_maintenance(&self) {
+        self.is_maintained.store(false, Ordering::Relaxed);
+    }
+
+    /// Begins a read, unless maintenance or another read runs: the read might wait for it.
+    pub fn begin_read(&self) -> Option<ProcessRead<'_>> {
+        let is_maintained = self.is_maintained.load(Ordering::Relaxed);
+        let runs = !self.control.is_dead() && !self.control.is_paused();
+        let begins = runs && !is_maintained && !self.is_read.swap(true, Ordering::Relaxed);
+        begins.then(|| ProcessRead(self))
     }
 
     /// Ends the process: nothing of it is sent or delivered any more.

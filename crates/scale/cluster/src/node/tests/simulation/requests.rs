@@ -13,6 +13,7 @@ use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
+use firn_model::losses::DataLossWarnings;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
@@ -31,7 +32,9 @@ impl SimCluster {
         }
         let table = lock(&gateway.table);
         let (member, claim) = table.claimant(gateway.now(), partition)?;
-        let index = ["a", "b", "c"].iter().position(|n| *n == member.report.name);
+        let index = ["a", "b", "c"]
+            .iter()
+            .position(|n| *n == member.report.name);
         index.filter(|_| claim.stage == PartitionStage::Leading)
     }
 
@@ -92,14 +95,17 @@ impl SimCluster {
         }));
     }
 
-    /// Reads all partitions by a node, strongly. Returns whether there was an answer.
-    pub fn read(&self, reader: &SimProcess) -> bool {
-        let required = lock(&self.journal).required();
-        let answer = self.read_partitions(reader);
+    /// Reads all partitions or one by a node, strongly. Returns whether there was an answer.
+    pub fn read(&self, reader: &SimProcess, one: Option<PartitionId>) -> bool {
+        let all = (0..PARTITIONS.get()).map(PartitionId);
+        let partitions: Vec<_> = all.filter(|p| one.is_none_or(|one| one == *p)).collect();
+        let required = lock(&self.journal).required(&partitions);
+        let answer = self.read_partitions(reader, partitions);
         let by = name(reader.index);
         match answer {
             Ok(answer) => {
-                self.note(|| format!("{by} answers {} samples", answer.len()));
+                let (found, of) = (answer.len(), required.len());
+                self.note(|| format!("{by} answers {found} samples of {one:?}, required {of}"));
                 lock(&self.journal).check_answer(&by, &required, &answer);
                 true
             }
@@ -111,9 +117,13 @@ impl SimCluster {
         }
     }
 
-    fn read_partitions(&self, reader: &SimProcess) -> Result<Vec<(SamplePlace, u64)>, String> {
+    fn read_partitions(
+        &self,
+        reader: &SimProcess,
+        partitions: Vec<PartitionId>,
+    ) -> Result<Vec<(SamplePlace, u64)>, String> {
         let mut groups: BTreeMap<usize, Vec<PartitionId>> = BTreeMap::new();
-        for partition in (0..PARTITIONS.get()).map(PartitionId) {
+        for partition in partitions {
             match self.route(reader, partition) {
                 Some(index) => groups.entry(index).or_default().push(partition),
                 None if self.flaw == Some(SimFlaw::SkipsLeaderless) => {}
@@ -123,7 +133,7 @@ impl SimCluster {
         let mut answer = Vec::new();
         for (index, partitions) in groups {
             let server = self.running(index).ok_or("the leader does not answer")?;
-            let _work = server.begin_work().ok_or("the leader is busy")?;
+            let _read = server.begin_read().ok_or("the leader is busy")?;
             if !self.is_linked(reader.index, index) {
                 return Err("no link to the leader".to_owned());
             }
@@ -147,16 +157,21 @@ impl SimCluster {
             let (log, store) = found.ok_or("the node does not lead")?;
             led.push((*partition, log, store));
         }
-        let wait_ms = [0, 0, 200][self.rng.next_below(3) as usize];
+        let wait_ms = [0, 300, 1_000][self.rng.next_below(3) as usize];
         let wait_max = Duration::from_millis(wait_ms);
         let select = join_led(led, ReadConsistency::Strong, wait_max);
         let answer = select_all(&*select);
-        answer.map_err(|e| format!("{:?}: {}", e.kind, e.message))
+        let (answer, losses) = answer.map_err(|e| format!("{:?}: {}", e.kind, e.message))?;
+        if !losses.is_empty() {
+            let by = name(server.index);
+            self.note(|| format!("{by} has losses: {losses:?}"));
+        }
+        Ok(answer)
     }
 }
 
 /// Returns all samples with the bits of their values.
-fn select_all(select: &dyn Select) -> Result<Vec<(SamplePlace, u64)>, Error> {
+fn select_all(select: &dyn Select) -> Result<(Vec<(SamplePlace, u64)>, DataLossWarnings), Error> {
     let request = SelectRequest {
         tenant: &TenantId::anonymous(),
         matchers: &[],
@@ -179,5 +194,5 @@ fn select_all(select: &dyn Select) -> Result<Vec<(SamplePlace, u64)>, Error> {
             samples.push(((series.clone(), *time), value.to_bits()));
         }
     }
-    Ok(samples)
+    Ok((samples, selection.loss_warnings()))
 }
