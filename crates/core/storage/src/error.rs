@@ -218,8 +218,8 @@ pub enum StorageError {
     },
 }
 
-/// The kind of the error of a file in the home of blocks that did not answer. Readers return it; they
-/// do not leave out the data, as they do after a disk fault.
+/// The kind of the error of a file in the home of blocks that did not answer. Readers return it;
+/// they do not leave out the data, as they do after a disk fault.
 pub const HOME_FAULT: io::ErrorKind = io::ErrorKind::NotConnected;
 
 /// Returns whether the disk or the file system failed, so that the data may still be there. A full

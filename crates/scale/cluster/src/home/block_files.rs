@@ -1,8 +1,8 @@
 //! The files of blocks in the bucket, for reads of ranges.
 //!
-//! A failed request of the bucket is an error of the read, so that no answer misses samples that the
-//! bucket has; a missing object is a missing file. Coalescing and caching of reads are left to the reader of
-//! blocks.
+//! A failed request of the bucket is an error of the read, so that no answer misses samples that
+//! the bucket has; a missing object is a missing file. Coalescing and caching of reads are left to
+//! the reader of blocks.
 
 use super::known_blocks::KnownBlocks;
 use crate::block_objects::{BlockObject, PART_BYTES, objects_of_file};
