@@ -164,7 +164,7 @@ impl Blocks {
         if is_damaged {
             blocks.rebuild_manifest()?;
         }
-        blocks.open_listed_blocks();
+        blocks.open_listed_blocks()?;
         // If a block cannot be read or the manifest was damaged, a folder that is not listed may
         // hold the only copy of some data, such as an input of an unreadable merged block.
         let is_all_there = blocks.view().blocks.len() == blocks.list().blocks.len();
@@ -175,6 +175,8 @@ impl Blocks {
     }
 
     /// Opens the blocks of `home`. The folder `dir` contains only those that this process writes.
+    /// Returns an error if `home` does not answer: without a block, later answers would be
+    /// incomplete.
     pub(crate) fn open_home(
         env: &Env,
         dir: &Path,
@@ -182,7 +184,7 @@ impl Blocks {
         damages: Arc<DamageList>,
         home: Arc<dyn BlockHome>,
         restored: RestoredHome,
-    ) -> Self {
+    ) -> Result<Self, StorageError> {
         let mut env = env.clone();
         env.disk = Arc::new(HomeDisk::new(env.disk, dir.to_path_buf(), home.files()));
         let covered = AtomicU64::new(restored.replay_from.0);
@@ -190,8 +192,8 @@ impl Blocks {
         let mut blocks = Self::new(env, dir, cache, damages, list);
         blocks.home = Some(home);
         blocks.covered = covered;
-        blocks.open_listed_blocks();
-        blocks
+        blocks.open_listed_blocks()?;
+        Ok(blocks)
     }
 
     fn new(
@@ -454,8 +456,8 @@ impl Blocks {
 
     /// Opens the blocks in the manifest. Damaged blocks are quarantined, and quarantined blocks
     /// that can be opened are released. Blocks that failed with a disk fault are reported and
-    /// retried later.
-    fn open_listed_blocks(&self) {
+    /// retried later. Returns an error if the home does not answer.
+    fn open_listed_blocks(&self) -> Result<(), StorageError> {
         let mut committing = lock(&self.committing);
         let mut blocks = Vec::new();
         let mut is_changed = false;
@@ -472,6 +474,7 @@ impl Blocks {
                     }
                     blocks.push(Arc::new(open));
                 }
+                Err(e) if e.is_home_fault() => return Err(e),
                 Err(e) => {
                     let fault = e.is_disk_fault();
                     is_changed |= !fault && !entry.is_bad;
@@ -496,6 +499,7 @@ impl Blocks {
             }
         }
         self.update_gauges(&committing);
+        Ok(())
     }
 
     /// Builds a new manifest from all complete blocks, for a start without a readable one. Removes

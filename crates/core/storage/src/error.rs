@@ -218,6 +218,10 @@ pub enum StorageError {
     },
 }
 
+/// The kind of the error of a file in the home of blocks that did not answer. Readers return it;
+/// they do not leave out the data, as they do after a disk fault.
+pub const HOME_FAULT: io::ErrorKind = io::ErrorKind::NotConnected;
+
 /// Returns whether the disk or the file system failed, so that the data may still be there. A full
 /// table of open files, a missing permission and a missing file are not disk faults.
 pub(crate) fn is_disk_fault(error: &io::Error) -> bool {
@@ -235,6 +239,15 @@ impl StorageError {
         match self {
             Self::Undelivered { .. } => true,
             Self::Io { source, .. } => is_disk_fault(source),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the home of the blocks did not answer. Nothing is known about the data then,
+    /// and a repeat may succeed.
+    pub(crate) fn is_home_fault(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == HOME_FAULT,
             _ => false,
         }
     }

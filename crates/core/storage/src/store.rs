@@ -183,7 +183,7 @@ impl Store {
         let (cache, damaged) = (Arc::new(block_cache), damages.clone());
         let blocks = match home.clone() {
             None => Blocks::open(&env, &folder, cache, damaged)?,
-            Some(home) => Blocks::open_home(&env, &folder, cache, damaged, home, restored),
+            Some(home) => Blocks::open_home(&env, &folder, cache, damaged, home, restored)?,
         };
         let mut state = MaintenanceState::new(
             found.segments,

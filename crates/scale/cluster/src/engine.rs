@@ -36,4 +36,6 @@ pub use block_ledger::RestoredState;
 pub use bucket_log::BucketLog;
 pub use lease_request::LeaseRequest;
 pub use metrics::BucketLogMetrics;
+#[cfg(test)]
+pub(crate) use options::SimulatedWait;
 pub use options::{BucketLogOptions, EngineClock};

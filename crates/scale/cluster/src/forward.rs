@@ -17,6 +17,9 @@ mod metrics;
 mod select;
 mod service;
 
+#[cfg(test)]
+pub(crate) use select::join_led;
+
 pub use append::{ForwardOptions, PartitionForwarder};
 pub use metrics::ForwardMetrics;
 pub use select::{ClusterSelect, ReadMode};

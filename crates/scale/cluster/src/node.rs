@@ -46,6 +46,7 @@ use firn_storage::store::{Store, StoreOptions};
 use log_timer::LogTimer;
 use partition::{PartitionSteps, open_partition};
 use slots::{PartitionSlots, SlotPhase};
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -71,6 +72,9 @@ pub struct NodeOptions {
     pub read_lease: Duration,
     /// A clock that counts suspends of the machine.
     pub clock: EngineClock,
+    /// The parts of a node that a simulation replaces.
+    #[cfg(test)]
+    pub(crate) simulation: Option<tests::NodeSimulation>,
 }
 
 /// The options of the store of a partition, whose folder is scratch.
@@ -103,7 +107,7 @@ impl ClusterNode {
         options: NodeOptions,
         store_options: impl Fn(PartitionId) -> StoreOptions + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        let timer = LogTimer::start(options.flush_interval).map_err(|e| {
+        let timer = start_timer(&options).map_err(|e| {
             let text = format!("start the timer of the logs: {e}");
             Error::new(ErrorKind::Internal, text)
         })?;
@@ -329,7 +333,12 @@ impl PartitionSteps for StoreSteps<'_> {
     }
 
     fn create_home(&self, log: &BucketLog) -> Arc<BucketHome> {
-        let (bucket, env) = (self.node.bucket.clone(), self.node.env.clone());
+        let env = self.node.env.clone();
+        #[cfg(test)]
+        if let Some(simulation) = &self.node.options.simulation {
+            return Arc::new(simulation.create_home(env, log));
+        }
+        let bucket = self.node.bucket.clone();
         let home = BucketHome::new(bucket, env, log.clone(), HomeOptions::default());
         Arc::new(home)
     }
@@ -347,6 +356,10 @@ impl PartitionSteps for StoreSteps<'_> {
     }
 
     fn pause(&self) {
+        #[cfg(test)]
+        if let Some(simulation) = &self.node.options.simulation {
+            return simulation.pause();
+        }
         std::thread::sleep(CHECKPOINT_PAUSE);
     }
 }
@@ -370,8 +383,21 @@ fn log_options(
         #[cfg(any(test, feature = "flaws"))]
         flaw: None,
     };
-    BucketLogOptions {
+    let log_options = BucketLogOptions {
         queue_bytes_max,
         ..BucketLogOptions::new(core, options.clock.clone())
+    };
+    #[cfg(test)]
+    if let Some(simulation) = &options.simulation {
+        return simulation.adapt(log_options);
     }
+    log_options
+}
+
+fn start_timer(options: &NodeOptions) -> io::Result<LogTimer> {
+    #[cfg(test)]
+    if options.simulation.is_some() {
+        return Ok(LogTimer::without_thread());
+    }
+    LogTimer::start(options.flush_interval)
 }

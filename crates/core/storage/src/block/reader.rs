@@ -65,6 +65,7 @@ impl Block {
         let error = match read_meta(&*env.disk, dir, &cache.read_bytes) {
             Ok(meta) => return Self::open_with_meta(env, dir, cache, Some(meta)),
             Err(e @ StorageError::Format { .. }) => return Err(e),
+            Err(e) if e.is_home_fault() => return Err(e),
             Err(e) => e,
         };
         match Self::open_with_meta(env, dir, cache, None) {
@@ -72,9 +73,8 @@ impl Block {
                 cache.report_recovered(&missing_as_damage(error, &dir.join(META)), INDEX);
                 Ok(block)
             }
-            // After a disk fault the block may still be intact, so the fault is the error to
-            // return.
-            Err(e) if e.is_disk_fault() => Err(e),
+            // After a fault the block may still be intact, so the fault is the error to return.
+            Err(e) if e.is_disk_fault() || e.is_home_fault() => Err(e),
             Err(_) => Err(error),
         }
     }

@@ -15,6 +15,7 @@
 
 pub use super::home_disk::HomeDisk;
 pub use super::list::{BlockEntry, BlockKind};
+pub use crate::error::HOME_FAULT;
 
 use crate::block::BlockId;
 use firn_model::env::DiskFile;

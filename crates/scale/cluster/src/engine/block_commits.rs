@@ -85,7 +85,12 @@ impl BucketLog {
         loop {
             match receiver.recv_timeout(self.0.options.poll_interval) {
                 Ok(outcome) => return outcome,
-                Err(RecvTimeoutError::Timeout) => self.run_timers(),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(pass_time) = self.0.options.simulated_wait() {
+                        pass_time();
+                    }
+                    self.run_timers();
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     let text = "the log dropped a commit";
                     return Err(Error::new(ErrorKind::Internal, text));

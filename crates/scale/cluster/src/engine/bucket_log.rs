@@ -125,9 +125,14 @@ impl BucketLog {
     }
 
     pub(super) fn wait<'a>(
-        &self,
+        &'a self,
         state: MutexGuard<'a, BucketLogState>,
     ) -> MutexGuard<'a, BucketLogState> {
+        if let Some(pass_time) = self.0.options.simulated_wait() {
+            drop(state);
+            pass_time();
+            return lock(&self.0.state);
+        }
         let interval = self.0.options.poll_interval;
         let waited = self.0.changed.wait_timeout(state, interval);
         waited.unwrap_or_else(PoisonError::into_inner).0

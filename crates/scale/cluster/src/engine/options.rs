@@ -7,6 +7,9 @@ use std::time::Duration;
 /// A clock that counts suspends of the machine: the time since a fixed moment.
 pub type EngineClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
+/// Lets the time of a simulation pass, in place of a thread that waits. Called without a lock.
+pub(crate) type SimulatedWait = Arc<dyn Fn() + Send + Sync>;
+
 /// The options of a log in a bucket. [`BucketLogOptions::new`] returns the defaults.
 #[derive(Clone)]
 pub struct BucketLogOptions {
@@ -34,6 +37,9 @@ pub struct BucketLogOptions {
     pub close_timeout: Duration,
     /// Free space in bytes that the files of the store must leave on the disk.
     pub free_bytes_min: u64,
+    /// Lets time pass where a thread would wait, for tests with one thread.
+    #[cfg(test)]
+    pub(crate) pass_time: Option<SimulatedWait>,
 }
 
 impl BucketLogOptions {
@@ -51,6 +57,20 @@ impl BucketLogOptions {
             poll_interval: Duration::from_millis(20),
             close_timeout: Duration::from_secs(30),
             free_bytes_min: 128 << 20,
+            #[cfg(test)]
+            pass_time: None,
         }
+    }
+
+    /// Returns the wait of a simulation, in which no thread may wait.
+    #[cfg(test)]
+    pub(super) fn simulated_wait(&self) -> Option<&SimulatedWait> {
+        self.pass_time.as_ref()
+    }
+
+    /// Returns the wait of a simulation, which exists only in tests.
+    #[cfg(not(test))]
+    pub(super) fn simulated_wait(&self) -> Option<&SimulatedWait> {
+        None
     }
 }

@@ -54,7 +54,14 @@ impl ReplayReader {
                     return Err(Error::new(ErrorKind::Unavailable, reason.clone()));
                 }
                 _ if !state.replayed.is_empty() || !state.held_back.is_empty() => {}
-                _ => state = wait(&self.shared.changed, state),
+                _ => match self.shared.options.simulated_wait() {
+                    None => state = wait(&self.shared.changed, state),
+                    Some(pass_time) => {
+                        drop(state);
+                        pass_time();
+                        state = lock(&self.shared.state);
+                    }
+                },
             }
         }
     }

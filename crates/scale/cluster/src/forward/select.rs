@@ -343,7 +343,7 @@ impl ClusterSelect {
 }
 
 /// Joins the stores of partitions that this node leads. Strong reads wait for their leases.
-pub(super) fn join_led(
+pub(crate) fn join_led(
     led: Vec<(PartitionId, BucketLog, Arc<Store>)>,
     consistency: ReadConsistency,
     wait_max: Duration,

@@ -1,8 +1,8 @@
 //! The files of blocks in the bucket, for reads of ranges.
 //!
-//! A failed request of the bucket is a fault of the disk to the reader, which repeats it later; a
-//! missing object is a missing file. Coalescing and caching of reads are left to the reader of
-//! blocks.
+//! A failed request of the bucket is an error of the read, so that no answer misses samples that
+//! the bucket has; a missing object is a missing file. Coalescing and caching of reads are left to
+//! the reader of blocks.
 
 use super::known_blocks::KnownBlocks;
 use crate::block_objects::{BlockObject, PART_BYTES, objects_of_file};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use firn_bucket::{BlockingBucket, Bucket, ByteRange};
 use firn_model::env::DiskFile;
 use firn_storage::block::BlockId;
-use firn_storage::home::HomeFiles;
+use firn_storage::home::{HOME_FAULT, HomeFiles};
 use std::io;
 use std::sync::Arc;
 
@@ -67,9 +67,8 @@ impl HomeFile {
                 Err(error) => last = Some(error),
             }
         }
-        Err(io::Error::other(
-            last.map_or_else(String::new, |error| error.message),
-        ))
+        let text = last.map_or_else(String::new, |error| error.message);
+        Err(io::Error::new(HOME_FAULT, text))
     }
 }
 

@@ -205,7 +205,7 @@ fn block_disk_reads_local_files_first_and_ranges_of_the_bucket_otherwise() {
     }
     world.store.set_outage(Some(SimOutage::Refusing));
     let error = file.read_at(0, &mut [0; 1]).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::Other, "a fault of a disk");
+    assert_eq!(error.kind(), firn_storage::home::HOME_FAULT);
     let names = disk.list(folder).unwrap();
     assert_eq!(names, ["data-000", "index", "meta.json"].map(PathBuf::from));
     let missing = |path: &Path| disk.open(path, OpenMode::Read).err().map(|e| e.kind());

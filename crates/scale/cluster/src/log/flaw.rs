@@ -12,6 +12,8 @@ use super::options::LogCoreOptions;
 pub enum LogFlaw {
     /// Acknowledges a stored append before those before it are stored.
     AcksBeforePrefix,
+    /// Acknowledges appends when their segment is sent, before it is stored.
+    AcksBeforeCreate,
     /// Treats a key that exists as its own segment, without reading it.
     ExistsIsStored,
     /// Treats a key that exists as that of a new leader, without reading it.

@@ -273,7 +273,11 @@ impl Leading {
             let Some(group) = self.queue.take_group(options) else {
                 break;
             };
-            let outgoing = self.segment(options, group, out);
+            let mut outgoing = self.segment(options, group, out);
+            if options.has(LogFlaw::AcksBeforeCreate) && self.is_ready {
+                let appends = std::mem::take(&mut outgoing.appends);
+                out.push(LogAction::Acknowledge { appends });
+            }
             let commits = outgoing.commits.clone();
             self.window.push(now, outgoing, out);
             for commit in commits

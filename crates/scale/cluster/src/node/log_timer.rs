@@ -34,6 +34,15 @@ impl LogTimer {
         Ok(Self { logs, is_stopped })
     }
 
+    /// Creates a timer whose logs the test runs.
+    #[cfg(test)]
+    pub(super) fn without_thread() -> Self {
+        Self {
+            logs: Arc::default(),
+            is_stopped: Arc::default(),
+        }
+    }
+
     /// Adds a log, and drops those that have ended.
     pub(super) fn add(&self, log: &BucketLog) {
         let mut logs = lock(&self.logs);

@@ -40,15 +40,34 @@ pub(crate) trait PartitionSteps {
     fn pause(&self);
 }
 
-/// Opens a partition whose takeover has begun, and returns its log with its store.
+/// The number of attempts to open a store while the bucket does not answer.
+const OPENS_MAX: u32 = 10;
+
+/// Opens a partition whose takeover has begun, and returns its log with its store. Takes over again
+/// if the bucket does not answer for the blocks, since a store reads its log once.
 pub(crate) fn open_partition<S: PartitionSteps>(
     steps: &S,
     first: BucketLog,
 ) -> Result<(BucketLog, S::Opened), Error> {
     let mut log = first;
+    let mut failures = 0;
     loop {
         let home = steps.create_home(&log);
-        let store = steps.open_store(&log, home.clone())?;
+        let store = match steps.open_store(&log, home.clone()) {
+            Ok(store) => store,
+            Err(error) => {
+                failures += 1;
+                let is_transient = error.kind == ErrorKind::Unavailable;
+                if !is_transient || log.ended().is_some() || failures == OPENS_MAX {
+                    return Err(error);
+                }
+                tracing::warn!(partition = %log.partition(), %error, "the store is opened again");
+                log.abandon();
+                steps.pause();
+                log = steps.take_over();
+                continue;
+            }
+        };
         if !home.needs_checkpoint() {
             return Ok((log, store));
         }

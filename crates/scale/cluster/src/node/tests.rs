@@ -1,5 +1,9 @@
 //! Nodes on a simulated bucket: joins, restored samples, takeovers and outages.
 
+mod simulation;
+
+pub(crate) use simulation::NodeSimulation;
+
 use super::*;
 use crate::object_name::ObjectName;
 use firn_bucket::ObjectKey;
@@ -75,6 +79,7 @@ impl World {
             clock: Arc::new(move || {
                 Duration::from_millis(clock.fetch_add(pace, Ordering::Relaxed))
             }),
+            simulation: None,
         };
         // Samples are in blocks an hour after their time.
         let folder = |partition: PartitionId| StoreOptions {

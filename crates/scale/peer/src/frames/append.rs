@@ -80,8 +80,8 @@ impl EncodedAppend {
 
 /// Encodes a part of a batch, whose series all belong to `partition`. Decodes the labels of series
 /// that may be invalid, so that the source records the rejected ones. These are left out. `hash` is
-/// the hash of all stores of the cluster. Costs a hash of each key, unless the source has the fingerprints, and a copy of all
-/// keys and samples.
+/// the hash of all stores of the cluster. Costs a hash of each key, unless the source has the
+/// fingerprints, and a copy of all keys and samples.
 ///
 /// # Errors
 ///

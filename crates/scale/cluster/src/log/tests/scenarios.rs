@@ -304,7 +304,8 @@ fn model_of_larger_clusters_keeps_all_promises() {
 fn scenario_of(flaw: LogFlaw) -> Scenario {
     match flaw {
         LogFlaw::AcksBeforePrefix | LogFlaw::ProbesEndAgain | LogFlaw::ReplaysVoid => RECORDS,
-        LogFlaw::ExistsIsStored | LogFlaw::ExistsIsFenced | LogFlaw::OmitsWriter => SMALL,
+        LogFlaw::AcksBeforeCreate | LogFlaw::ExistsIsStored => SMALL,
+        LogFlaw::ExistsIsFenced | LogFlaw::OmitsWriter => SMALL,
         LogFlaw::ReusesVoid | LogFlaw::OmitsWait => SMALL,
         LogFlaw::OmitsEpoch => SLOW_REPLAY,
         LogFlaw::DeletesFences
@@ -347,6 +348,7 @@ fn scenario_of(flaw: LogFlaw) -> Scenario {
 fn model_finds_each_planted_flaw() {
     let flaws = [
         LogFlaw::AcksBeforePrefix,
+        LogFlaw::AcksBeforeCreate,
         LogFlaw::ExistsIsStored,
         LogFlaw::ExistsIsFenced,
         LogFlaw::OmitsWriter,

@@ -102,6 +102,32 @@ fn home_that_fails_delays_blocks_and_the_trimming_and_loses_nothing() {
 }
 
 #[test]
+fn home_that_does_not_answer_fails_starts_and_reads_and_no_answer_misses_its_samples() {
+    let (log, home) = (RecordShelf::default(), HomeShelf::default());
+    let store = open_home(&sim::sim_env(1), &log, &home);
+    (0..300).for_each(|minute| send_minute(&store, minute));
+    let before = dump(&store);
+    drop(store);
+    home.set_silent(true);
+    let sim = sim::sim_env(2);
+    let opened = home.open(&sim.env.disk, &log);
+    let log_of = Box::new(log.open());
+    let failed = Store::open_with_home(sim.env.clone(), busy(), log_of, opened, keys());
+    assert_eq!(
+        failed.map(drop).unwrap_err().kind,
+        firn_model::error::ErrorKind::Unavailable
+    );
+    home.set_silent(false);
+    let store = open_home(&sim, &log, &home);
+    home.set_silent(true);
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| dump(&store)));
+    assert!(failed.is_err(), "an answer without the blocks");
+    home.set_silent(false);
+    assert_eq!(dump(&store), before);
+    assert_eq!(store.damages(), []);
+}
+
+#[test]
 fn random_histories_of_stores_on_one_log_and_one_home_lose_and_repeat_no_sample() {
     for seed in seeds(SEEDS) {
         let rng = SimRng::new(seed);

@@ -3,7 +3,9 @@
 
 use super::memory_log::RecordShelf;
 use crate::block::BlockId;
-use crate::blocks::home::{BlockHome, CatalogueSource, HomeCommit, HomeFiles, RestoredHome};
+use crate::blocks::home::{
+    BlockHome, CatalogueSource, HOME_FAULT, HomeCommit, HomeFiles, RestoredHome,
+};
 use crate::sync::{Mutex, lock};
 use firn_model::env::{Disk, DiskFile, OpenMode};
 use firn_model::error::{Error, ErrorKind};
@@ -23,6 +25,8 @@ struct HomeObjects {
     files: BTreeMap<PathBuf, Arc<[u8]>>,
     /// True while commits fail.
     is_gone: bool,
+    /// True while reads of files fail.
+    is_silent: bool,
 }
 
 impl HomeShelf {
@@ -43,6 +47,11 @@ impl HomeShelf {
     /// Lets commits fail, or succeed again.
     pub(super) fn set_gone(&self, is_gone: bool) {
         lock(&self.0).is_gone = is_gone;
+    }
+
+    /// Lets reads of files fail, or succeed again.
+    pub(super) fn set_silent(&self, is_silent: bool) {
+        lock(&self.0).is_silent = is_silent;
     }
 }
 
@@ -117,7 +126,8 @@ impl HomeFiles for HomeShelf {
     fn open(&self, block: BlockId, name: &str) -> Option<Arc<dyn DiskFile>> {
         let path = PathBuf::from(block.to_string()).join(name);
         let bytes = lock(&self.0).files.get(&path).cloned()?;
-        Some(Arc::new(HomeFile(bytes)))
+        let shelf = self.clone();
+        Some(Arc::new(HomeFile { shelf, bytes }))
     }
 
     fn list(&self, block: BlockId) -> Option<Vec<String>> {
@@ -134,11 +144,17 @@ impl HomeFiles for HomeShelf {
 }
 
 /// A file of the home.
-struct HomeFile(Arc<[u8]>);
+struct HomeFile {
+    shelf: HomeShelf,
+    bytes: Arc<[u8]>,
+}
 
 impl DiskFile for HomeFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        if lock(&self.shelf.0).is_silent {
+            return Err(HOME_FAULT.into());
+        }
+        let rest = self.bytes.get(offset as usize..).unwrap_or_default();
         let count = rest.len().min(into.len());
         into[..count].copy_from_slice(&rest[..count]);
         Ok(count)
@@ -157,6 +173,6 @@ impl DiskFile for HomeFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
+        Ok(self.bytes.len() as u64)
     }
 }
