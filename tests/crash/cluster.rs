@@ -304,3 +304,29 @@ fn cluster_with_failing_nodes_keeps_every_acked_sample_and_answers_completely() 
         "no block was cut"
     );
 }
+
+/// Removes the newest object of each log.
+fn remove_newest_objects(cluster: &TestCluster) {
+    for log in std::fs::read_dir(cluster.bucket().join("log")).unwrap() {
+        let objects = std::fs::read_dir(log.unwrap().path()).unwrap();
+        let newest = objects.map(|object| object.unwrap().path()).max();
+        std::fs::remove_file(newest.expect("a FENCE at least")).unwrap();
+    }
+}
+
+#[test]
+fn objects_removed_from_the_bucket_are_noticed_by_the_checker() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = FailingNodes::start(folder.path());
+    let load = ClusterLoad::start(&nodes.parts, LoadOptions::default());
+    wait_within("writes", ROUND_MAX, || {
+        nodes.parts.counts.write_count() >= LAST_WRITES
+    });
+    (0..NODES.len()).for_each(|index| nodes.kill(index));
+    load.stop();
+    remove_newest_objects(&nodes.cluster);
+    nodes.start_missing();
+    nodes.compare(0);
+    let findings = nodes.parts.findings.to_string();
+    assert!(!findings.starts_with("lost 0,"), "{findings}");
+}

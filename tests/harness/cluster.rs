@@ -39,7 +39,9 @@ static FORMAT: OnceLock<Value> = OnceLock::new();
 /// A bucket, and the configs and data folders of its nodes.
 pub struct TestCluster {
     folder: TempDir,
-    /// The first three numbers of the addresses of its peers.
+    /// The number of the cluster in this process.
+    number: u32,
+    /// The address of its first peer. The next peers have the next addresses.
     network: String,
     /// More keys of `firn.cluster`.
     keys: String,
@@ -54,11 +56,12 @@ impl TestCluster {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("secret"), SECRET).unwrap();
         let process = std::process::id();
-        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed) % 32;
+        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
         let (high, low) = (64 + process % 128, process / 128 % 256);
         Self {
             folder,
-            network: format!("127.{high}.{low}.{}", number * 8 + 1),
+            number,
+            network: format!("127.{high}.{low}.{}", number % 31 * 8 + 1),
             keys: keys.to_owned(),
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
         }

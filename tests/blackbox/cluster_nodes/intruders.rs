@@ -1,8 +1,11 @@
 //! Processes that do not belong to a cluster end with one line, and the nodes go on.
 
 use super::{FAST, SpreadSeries};
-use crate::harness::cluster::{ClusterView, SECRET, TestCluster};
+use crate::harness::cluster::{ClusterView, NODES, SECRET, TestCluster, wait_led};
+use crate::harness::server::{Server, spawn};
 use crate::refusal::Refusal;
+use crate::tls::Authority;
+use rcgen::SanType;
 use std::time::Duration;
 
 /// The longest time until a process that the peers reject ends.
@@ -77,4 +80,52 @@ fn listener_beyond_loopback_requires_a_secret() {
     assert!(line.contains("firn.cluster.listen: 0.0.0.0:9190"), "{line}");
     assert!(line.contains("secret_file or tls is required"), "{line}");
     assert!(!cluster.bucket().exists(), "the bucket was used");
+}
+
+/// Returns the keys of the node with this index, with a certificate of `authority` instead of a
+/// secret.
+fn tls_keys(
+    cluster: &TestCluster,
+    authority: &Authority,
+    node: &str,
+    index: usize,
+) -> Vec<(&'static str, String)> {
+    let address = cluster.peer_address(index);
+    let (ip, _) = address.rsplit_once(':').unwrap();
+    let pair = authority.pair(vec![SanType::IpAddress(ip.parse().unwrap())]);
+    let file = |name: &str, text: &str| {
+        let path = cluster.spare(&format!("{node}-{name}"));
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let cert = file("cert", &pair.cert);
+    let (key, ca) = (file("key", &pair.key), file("ca", authority.pem()));
+    let mut keys = cluster.node_keys(node, index);
+    keys.retain(|(key, _)| *key != "secret_file");
+    let tls = format!("{{cert_file: \"{cert}\", key_file: \"{key}\", ca_file: \"{ca}\"}}");
+    keys.push(("tls", tls));
+    keys
+}
+
+#[test]
+fn nodes_with_certificates_share_the_partitions_and_reject_other_certificates() {
+    let cluster = TestCluster::new(FAST, &[]);
+    let (authority, other) = (Authority::new(), Authority::new());
+    let start = |index: usize| {
+        let keys = tls_keys(&cluster, &authority, NODES[index], index);
+        Server::from_child(spawn(cluster.command(NODES[index], &keys)))
+    };
+    let servers: Vec<Server> = (0..NODES.len()).map(start).collect();
+    servers.iter().for_each(Server::wait_ready);
+    wait_led(&servers.iter().collect::<Vec<_>>(), &NODES);
+    let spread = SpreadSeries::store(&servers);
+    let before = ClusterView::read(&servers[0].http()).leaders();
+    let keys = tls_keys(&cluster, &other, "stranger", FIRST_INDEX);
+    let refusal = Refusal::within(END_MAX, cluster.command("stranger", &keys));
+    assert_eq!(refusal.code, Some(1), "{}", refusal.stderr);
+    assert!(refusal.line().contains("certificate"), "{}", refusal.stderr);
+    assert_eq!(ClusterView::read(&servers[0].http()).leaders(), before);
+    servers
+        .iter()
+        .for_each(|server| spread.check(&server.http()));
 }

@@ -1,6 +1,6 @@
 //! A bucket that is gone for a while.
 
-use super::{FAST, SpreadSeries};
+use super::{FAST, SERIES, SpreadSeries, result_count};
 use crate::harness::cluster::{TestCluster, wait_within};
 use crate::harness::server::wait_for;
 use crate::harness::write::{Series, body};
@@ -41,6 +41,10 @@ fn nodes_without_their_bucket_reject_writes_and_go_on_afterwards() {
                 wait_for("a query to be rejected", || {
                     http.get(&spread.path("")).status == 503
                 });
+                let headers = [("X-Firn-Consistency", "eventual")];
+                let answer = http.get_with(&spread.path(""), &headers);
+                assert_eq!(answer.status, 200, "{}", answer.body);
+                assert_eq!(result_count(&answer.json()), SERIES, "{}", answer.body);
             });
         }
     });
