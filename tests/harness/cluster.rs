@@ -139,9 +139,7 @@ impl TestCluster {
     fn create_format(&self) {
         if let Some(format) = FORMAT.get() {
             let mut format = format.clone();
-            let (process, address) = (std::process::id(), self.peer_address(0));
-            let add = |number: u64, byte| number.wrapping_mul(31).wrapping_add(u64::from(byte));
-            let number = address.bytes().fold(0, add);
+            let (process, number) = (std::process::id(), self.number);
             format["cluster"] = format!("{process:016x}{number:016x}").into();
             std::fs::create_dir_all(self.bucket().join("cluster")).unwrap();
             std::fs::write(self.format_path(), format!("{format:#}\n")).unwrap();

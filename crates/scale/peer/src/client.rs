@@ -64,6 +64,10 @@ pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 /// that is gone fail about when its peers consider it dead.
 pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Parts of the errors of connections that fail because of a certificate: that of the peer, which
+/// this node rejects, or that of this node, which the peer rejects.
+const CERTIFICATE_TEXTS: [&str; 2] = ["x509: ", "received fatal alert: "];
+
 /// Bytes that a stream and a connection may receive before they are processed.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
@@ -413,6 +417,9 @@ impl PeerClient {
                 text.push_str(&reason_text);
             }
             source = reason.source();
+        }
+        if CERTIFICATE_TEXTS.iter().any(|part| text.contains(part)) {
+            return PeerFailure::Rejected(text);
         }
         match status.code() {
             Code::FailedPrecondition | Code::Unimplemented => PeerFailure::Rejected(text),
