@@ -34,7 +34,7 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
         };
         let mut words = Vec::new();
         for is_reversed in [false, true] {
-            let read = decoder.decode_within((&reader, OtlpDeltaMode::Keep), message, None);
+            let read = decoder.decode_within(&reader, OtlpDeltaMode::Keep, message, None);
             let Ok(decoded) = read else { return };
             let (mut decoded, target_info) = (decoded.points, decoded.target_info);
             target_info.batch.assert_complete();

@@ -23,5 +23,5 @@ libfuzzer_sys::fuzz_target!(|text: &[u8]| {
         info_step_ns: 150_000_000_000,
     };
     let mut decoder = OtlpDecoder::new(WireLimits::default());
-    let _ = decoder.decode_within((&reader, OtlpDeltaMode::Keep), &message, None);
+    let _ = decoder.decode_within(&reader, OtlpDeltaMode::Keep, &message, None);
 });

@@ -252,8 +252,14 @@ fn compare(
     let _target = set.store(&[url, other])?;
     let mut asks = Vec::new();
     for dialect in set.dialects {
-        let over = (set.data.start_ms, SPAN_MS);
-        asks.extend(queries::random_asks(dialect, seed, count / 2, over));
+        let start_ms = set.data.start_ms;
+        asks.extend(queries::random_asks(
+            dialect,
+            seed,
+            count / 2,
+            start_ms,
+            SPAN_MS,
+        ));
     }
     let failures = answers::compare(url, other, &asks).map_err(|e| e.to_string())?;
     Ok(summary(&failures, asks.len()))

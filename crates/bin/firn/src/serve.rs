@@ -169,7 +169,7 @@ fn warn_of_ignored(line: &CommandLine, config: &Config) {
 
 async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError> {
     let signals = Signals::new().map_err(ServeError::Signals)?;
-    let (node, dir) = StartingServer::start((line, config), signals).await?;
+    let (node, dir) = StartingServer::start(line, config, signals).await?;
     node.run(dir).await
 }
 
@@ -231,9 +231,11 @@ impl ShutdownSequence {
     }
 }
 
-/// Parts that follow the configuration, in addition to the store and scraping, borrowed by the main
-/// loop.
+/// Parts that follow the configuration, borrowed by the main loop.
 struct ConfigSubscribers<'a> {
+    data: &'a OpenedData,
+    pipeline: &'a Arc<Pipeline>,
+    scraping: &'a ScrapeManager,
     rules: &'a RuleManager,
     notifier: &'a Notifier,
     aggregating: &'a Arc<AggregationConfigurator>,
@@ -306,7 +308,8 @@ impl StartingServer {
     /// Locks the data folder, then opens the sockets, so that clients only reach the process that
     /// owns the folder.
     async fn start(
-        (line, config): (&CommandLine, Config),
+        line: &CommandLine,
+        config: Config,
         signals: Signals,
     ) -> Result<(Self, DataDir), ServeError> {
         let settings = &line.settings;
@@ -424,6 +427,9 @@ impl StartingServer {
             scraping::start_itself(&scraping, &self.app, &self.own_instance());
         }
         let following = ConfigSubscribers {
+            data: &data,
+            pipeline: &pipeline,
+            scraping: &scraping,
             rules: &rules,
             notifier: &notifier,
             aggregating: &aggregating,
@@ -431,8 +437,7 @@ impl StartingServer {
         };
         let apart = follow_apart(configs.clone(), aggregating.clone(), sending.clone());
         let watching = self.watch_bucket(data.node.as_ref());
-        let sources = (&data, &pipeline, &*scraping);
-        self.serve(configs, sources, &following).await?;
+        self.serve(configs, &following).await?;
         drop((apart, watching));
         let stopping = ShutdownSequence {
             scraping,
@@ -493,14 +498,14 @@ impl StartingServer {
         &self,
         pipeline: &Pipeline,
     ) -> Result<Arc<RemoteWriteManager>, ServeError> {
-        let own = (self.env.clone(), self.tracer());
+        let (env, tracer) = (self.env.clone(), self.tracer());
         let (dir, limits) = (&self.options.dir, pipeline.limits().wire);
         let (is_agent, app) = (self.running.features().is_agent, self.app.clone());
         let duty = SendingMode {
             is_agent,
             tell: Box::new(move |is_good| app.note_sending(is_good)),
         };
-        let sending = Arc::new(RemoteWriteManager::new(own, dir, limits, duty));
+        let sending = Arc::new(RemoteWriteManager::new(env, tracer, dir, limits, duty));
         pipeline.set_receiver_queue(sending.clone());
         let (begun, config) = (sending.clone(), self.running.config());
         let followed = spawn_blocking(move || begun.apply_config(&config)).await?;
@@ -622,9 +627,9 @@ impl StartingServer {
     async fn serve(
         &mut self,
         mut configs: watch::Receiver<Arc<Config>>,
-        (data, pipeline, scraping): (&OpenedData, &Arc<Pipeline>, &ScrapeManager),
         following: &ConfigSubscribers<'_>,
     ) -> Result<(), ServeError> {
+        let ConfigSubscribers { data, pipeline, .. } = *following;
         let store = &data.store;
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
@@ -656,7 +661,7 @@ impl StartingServer {
                 Ok(()) = configs.changed() => {
                     let config = configs.borrow_and_update().clone();
                     self.keep_by_config(&mut retention, store);
-                    self.apply_config(&config, (store, pipeline, scraping), following);
+                    self.apply_config(&config, following);
                 }
                 wish = self.signals.next() => match wish {
                     SignalEvent::Stop => return Ok(()),
@@ -671,19 +676,15 @@ impl StartingServer {
     }
 
     /// Applies a new configuration to all parts that follow it.
-    fn apply_config(
-        &self,
-        config: &Arc<Config>,
-        (store, pipeline, scraping): (&Arc<PartitionedStore>, &Arc<Pipeline>, &ScrapeManager),
-        following: &ConfigSubscribers<'_>,
-    ) {
+    fn apply_config(&self, config: &Arc<Config>, following: &ConfigSubscribers<'_>) {
+        let store = &following.data.store;
         if self.keeps_exemplars {
             store.set_exemplars_max(config.exemplars_max);
         }
         store.set_late_window_ms(late_window_ms(config));
-        pipeline.set_translation(config.otlp.clone());
+        following.pipeline.set_translation(config.otlp.clone());
         if !self.scrapes_itself() {
-            scraping::apply(scraping, config);
+            scraping::apply(following.scraping, config);
         }
         let notifier = following.notifier;
         notifier.apply(&config.alerting, &config.external_labels);

@@ -128,7 +128,7 @@ impl<'a> ComparisonRun<'a> {
                 headers: headers_for(name, &options.headers),
                 tls: tls.clone(),
             };
-            ComparedSystem::new(name, url, &bounds, (options.concurrency, options.busy))
+            ComparedSystem::new(name, url, &bounds, options.concurrency, options.busy)
         };
         let pair = Arc::new(SystemPair {
             baseline: system("baseline", &options.baseline),

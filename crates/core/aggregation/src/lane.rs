@@ -246,15 +246,15 @@ impl AggregationLane {
         if !output.form.accepts_floats() {
             return SampleVerdict::Mixed;
         }
-        let at_hand = (self.params, self.written);
-        if let Some(verdict) = check_ignored(entry, output.kind, sample.time, at_hand) {
+        let (params, written) = (self.params, self.written);
+        if let Some(verdict) = check_ignored(entry, output.kind, sample.time, params, written) {
             return verdict;
         }
         ops.push_sample(at, entry.value, sample);
         if output.kind == AggregatedMetricKind::Gauge || is_stale(sample.value) {
             return self.apply_sample(at, sample);
         }
-        count_increment(entry, output, sample, at_hand);
+        count_increment(entry, output, sample, params, written);
         SampleVerdict::Counted
     }
 
@@ -278,7 +278,7 @@ impl AggregationLane {
             return SampleVerdict::Counted;
         }
         if !is_stale(sample.value) {
-            count_increment(entry, output, sample, (self.params, self.written));
+            count_increment(entry, output, sample, self.params, self.written);
             return SampleVerdict::Counted;
         }
         let output = entry.output;
@@ -410,7 +410,8 @@ fn check_ignored(
     entry: &SourceEntry,
     kind: AggregatedMetricKind,
     time: i64,
-    (params, written): (LaneParams, i64),
+    params: LaneParams,
+    written: i64,
 ) -> Option<SampleVerdict> {
     if time <= entry.time && !failpoints::has(AggregationFlaw::CountsRepeated) {
         return Some(SampleVerdict::Repeated);
@@ -427,7 +428,8 @@ fn count_increment(
     entry: &mut SourceEntry,
     output: &mut AggregationOutput,
     sample: &SourceSample,
-    (params, written): (LaneParams, i64),
+    params: LaneParams,
+    written: i64,
 ) {
     let increment = compute_increase(entry, sample, params.lookback_ms);
     (entry.time, entry.value) = (sample.time, sample.value);

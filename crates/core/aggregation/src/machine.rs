@@ -350,7 +350,7 @@ impl AggregationState {
             },
         };
         let print = self.look_up.prints[i];
-        if let Some(drops) = self.aggregate_single_float(batch, i, time_max, (first, print)) {
+        if let Some(drops) = self.aggregate_single_float(batch, i, time_max, first, print) {
             return drops;
         }
         let (mut drops, mut fits) = (false, true);
@@ -368,7 +368,7 @@ impl AggregationState {
                 None
             };
             drops |= entry.has_flag(SourceEntry::DROPS);
-            fits &= self.add_series_samples(batch, i, time_max, (place, Some(at)), entry);
+            fits &= self.add_series_samples(batch, i, time_max, place, Some(at), entry);
         }
         drops && fits
     }
@@ -381,7 +381,8 @@ impl AggregationState {
         batch: &Batch,
         i: usize,
         time_max: TimestampMs,
-        (reference, print): (SourceRef, Fingerprint),
+        reference: SourceRef,
+        print: Fingerprint,
     ) -> Option<bool> {
         let (time, value) = batch.single_float(i)?;
         let (place, at) = reference.lane_and_entry();
@@ -412,7 +413,7 @@ impl AggregationState {
         let ended: Vec<(usize, SourceEntry)> = ended.copied().collect();
         let mut fits = true;
         for (place, entry) in &ended {
-            fits &= self.add_series_samples(batch, i, time_max, (*place, None), *entry);
+            fits &= self.add_series_samples(batch, i, time_max, *place, None, *entry);
         }
         fits && ended
             .iter()
@@ -427,7 +428,8 @@ impl AggregationState {
         batch: &Batch,
         i: usize,
         time_max: TimestampMs,
-        (place, mut at): (usize, Option<u32>),
+        place: usize,
+        mut at: Option<u32>,
         entry: SourceEntry,
     ) -> bool {
         let mut fits = true;

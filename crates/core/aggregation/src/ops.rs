@@ -207,12 +207,13 @@ fn replay_other_op(
         OUTPUT => {
             let at = read_entry_number(reader)?;
             let rule = u64::from_le_bytes(reader.read_array()?);
-            let (what, labels) = (read_kind(reader)?, read_labels(reader)?);
+            let (kind, form) = read_kind(reader)?;
+            let labels = read_labels(reader)?;
             let end = reader.read_signed()?;
             let interval_ms = lane.params.interval_ms;
             lane.put_output(
                 at,
-                AggregationOutput::new(rule, what, labels, end, interval_ms),
+                AggregationOutput::new(rule, kind, form, labels, end, interval_ms),
             );
         }
         FLUSH => drop(lane.flush_interval(reader.read_signed()?, None)),

@@ -86,7 +86,8 @@ impl AggregationOutput {
     /// Returns an output whose first interval ends at `end`.
     pub(super) fn new(
         rule: u64,
-        (kind, form): (AggregatedMetricKind, OutputSampleType),
+        kind: AggregatedMetricKind,
+        form: OutputSampleType,
         labels: Labels,
         end: i64,
         interval_ms: i64,

@@ -181,7 +181,9 @@ impl DeltaRequestAccumulator<'_> {
     /// not fit.
     fn add_point(
         &self,
-        (stream, times, mark): (OtlpStreamId, PointTimes, DeltaPointKey),
+        stream: OtlpStreamId,
+        times: PointTimes,
+        mark: DeltaPointKey,
         first: impl FnOnce() -> DeltaTotal,
         add: impl FnOnce(&mut DeltaTotal),
         give: impl FnOnce(&DeltaTotal),
@@ -284,7 +286,9 @@ impl AccumulateDeltas for DeltaRequestAccumulator<'_> {
         let new = *point;
         let mark = DeltaPointKey::from_point(new.times, 0, new.value.to_float());
         self.add_point(
-            (stream, new.times, mark),
+            stream,
+            new.times,
+            mark,
             || DeltaTotal::Number(new),
             |total| {
                 if let DeltaTotal::Number(total) = total {
@@ -308,7 +312,9 @@ impl AccumulateDeltas for DeltaRequestAccumulator<'_> {
         let new = point.clone();
         let mark = DeltaPointKey::from_point(new.times, new.count, new.sum.unwrap_or(f64::NAN));
         self.add_point(
-            (stream, new.times, mark),
+            stream,
+            new.times,
+            mark,
             || DeltaTotal::Explicit(Box::new(new.clone())),
             |total| {
                 if let DeltaTotal::Explicit(total) = total {
@@ -331,7 +337,9 @@ impl AccumulateDeltas for DeltaRequestAccumulator<'_> {
         let new = point.clone();
         let mark = DeltaPointKey::from_point(new.times, new.count, new.sum.unwrap_or(f64::NAN));
         self.add_point(
-            (stream, new.times, mark),
+            stream,
+            new.times,
+            mark,
             || DeltaTotal::Exponential(Box::new(new.clone())),
             |total| {
                 if let DeltaTotal::Exponential(total) = total {

@@ -81,8 +81,16 @@ struct RejectionKindState {
     since: Option<RejectionSum>,
 }
 
+/// Samples that share their log lines: those of one sender that were rejected for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RejectionKind {
+    reason: DropReason,
+    /// The sender; `None` for all senders beyond [`KINDS_MAX`].
+    sender: Option<SampleSender>,
+}
+
 #[derive(Debug, Default)]
-struct RejectionKinds(BTreeMap<(DropReason, Option<SampleSender>), RejectionKindState>);
+struct RejectionKinds(BTreeMap<RejectionKind, RejectionKindState>);
 
 /// Adds up rejected samples and writes the lines. Shared by all writers of a pipeline.
 #[derive(Debug, Default)]
@@ -137,9 +145,12 @@ impl RejectionKinds {
         time_max: TimestampMs,
         now: Duration,
     ) -> Option<RejectionLogLine> {
-        let mut kind = (dropped.reason, Some(sender.clone()));
+        let mut kind = RejectionKind {
+            reason: dropped.reason,
+            sender: Some(sender.clone()),
+        };
         if self.0.len() >= KINDS_MAX && !self.0.contains_key(&kind) {
-            kind.1 = None;
+            kind.sender = None;
         }
         let sum = || RejectionSum {
             samples: 0,
@@ -195,7 +206,7 @@ impl RejectionKindState {
 
     fn take_line_if_due(
         &mut self,
-        kind: &(DropReason, Option<SampleSender>),
+        kind: &RejectionKind,
         now: Duration,
     ) -> Option<RejectionLogLine> {
         if !self.is_due(now) {
@@ -215,10 +226,10 @@ impl RejectionSum {
 }
 
 impl RejectionLogLine {
-    fn new((reason, sender): &(DropReason, Option<SampleSender>), sum: RejectionSum) -> Self {
+    fn new(kind: &RejectionKind, sum: RejectionSum) -> Self {
         Self {
-            reason: *reason,
-            sender: sender.clone(),
+            reason: kind.reason,
+            sender: kind.sender.clone(),
             sum,
         }
     }

@@ -74,7 +74,8 @@ impl Budget {
         &self,
         name: &'static str,
         limit_bytes: usize,
-        (small_bytes, large): (usize, &Budget),
+        small_bytes: usize,
+        large: &Budget,
     ) -> Self {
         let node = BudgetNode {
             beyond: Some((small_bytes, large.clone())),
@@ -266,7 +267,7 @@ mod tests {
     fn budget_beyond_small_leaves_room_for_those_who_take_little() {
         let all = Budget::new("all queries", 100);
         let large = Budget::new("large queries", 60);
-        let query = || all.create_child_beyond("query", 100, (10, &large));
+        let query = || all.create_child_beyond("query", 100, 10, &large);
         let (one, two) = (query(), query());
         let held = one.reserve(70).unwrap();
         assert_eq!((all.used_bytes(), large.used_bytes()), (70, 60));
@@ -294,7 +295,7 @@ mod tests {
     fn budget_beyond_small_sums_up_on_many_threads() {
         let all = Budget::new("all queries", 300);
         let large = Budget::new("large queries", 100);
-        let query = all.create_child_beyond("query", 200, (50, &large));
+        let query = all.create_child_beyond("query", 200, 50, &large);
         std::thread::scope(|threads| {
             for seed in 1..5usize {
                 let query = &query;

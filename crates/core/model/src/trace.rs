@@ -230,7 +230,7 @@ impl Tracer {
             tracer: self.clone(),
             zero_ns: wall_ns.saturating_sub(self.elapsed_ns()),
         };
-        keeper.begin((trace, parent.map(|at| at.span)), name(), kind)
+        keeper.begin(trace, parent.map(|at| at.span), name(), kind)
     }
 
     /// Returns a random number that is not zero, for use as an id.
@@ -272,12 +272,7 @@ struct SpanRecorder {
 }
 
 impl SpanRecorder {
-    fn begin(
-        self,
-        (trace, parent): (u128, Option<u64>),
-        name: String,
-        kind: SpanKind,
-    ) -> TraceSpan {
+    fn begin(self, trace: u128, parent: Option<u64>, name: String, kind: SpanKind) -> TraceSpan {
         let finished = FinishedSpan {
             trace,
             span: self.tracer.random_id(),
@@ -326,7 +321,7 @@ impl SpanContext {
             return TraceSpan(TraceSpanState::Passed(self.at));
         };
         let parent = Some(self.at.span);
-        keeper.begin((self.at.trace, parent), name.to_owned(), kind)
+        keeper.begin(self.at.trace, parent, name.to_owned(), kind)
     }
 
     /// Starts a child span if there is a parent; otherwise returns an empty span.

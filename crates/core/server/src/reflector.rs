@@ -225,11 +225,10 @@ async fn pass(app: &App, request: Request) -> Result<Vec<(&'static str, u64)>, A
     let (head, body) = request.into_parts();
     origin::check_same(&app.web, &head.headers)?;
     let bytes_max = app.parts.body_bytes_max;
-    let beyond = (SMALL_BODY_BYTES, &app.large_bodies);
     let mut held = app
         .parts
         .bodies
-        .create_child_beyond("body", bytes_max, beyond)
+        .create_child_beyond("body", bytes_max, SMALL_BODY_BYTES, &app.large_bodies)
         .create_reservation();
     let hold = |bytes: usize| {
         let more = bytes.saturating_sub(held.bytes());

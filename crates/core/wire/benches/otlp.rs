@@ -107,7 +107,7 @@ fn main() -> std::io::Result<()> {
         to_protobuf(json.as_bytes(), bytes_max, &mut message).map_err(std::io::Error::other)?;
         let mut decoder = OtlpDecoder::new(WireLimits::default());
         let protobuf = best(|| {
-            let read = decoder.decode_within((&reader, OtlpDeltaMode::Refuse), &message, None);
+            let read = decoder.decode_within(&reader, OtlpDeltaMode::Refuse, &message, None);
             let decoded = read.map_err(std::io::Error::other)?;
             std::hint::black_box(decoded.points.batch.series_count());
             Ok(())

@@ -51,7 +51,7 @@ use crate::remote_write::{DecodedWriteRequest, SeriesRejection, WriteRejectionCo
 use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::metadata::MetadataBatch;
-use request::OtlpRequestDecoder;
+use request::{OtlpBatches, OtlpRequestDecoder};
 
 /// Options for decoding requests, which the configuration and feature flags determine. A decoder
 /// can be used with different options for each request.
@@ -148,28 +148,38 @@ impl OtlpDecoder {
     /// Fails if the message as a whole is malformed or exceeds a limit.
     pub fn decode_within<'a>(
         &mut self,
-        (reader, deltas): (&OtlpDecodeOptions<'a>, OtlpDeltaMode<'a>),
+        reader: &OtlpDecodeOptions<'a>,
+        deltas: OtlpDeltaMode<'a>,
         message: &[u8],
         memory: Option<&mut Reservation>,
     ) -> Result<DecodedOtlp<'_>, WireError> {
         self.batch.clear();
         self.target_info.clear();
         self.metadata.clear();
-        let into = (&mut self.batch, &mut self.target_info, &mut self.metadata);
+        let into = OtlpBatches {
+            points: &mut self.batch,
+            target_info: &mut self.target_info,
+            metadata: &mut self.metadata,
+        };
         let made = std::mem::take(&mut self.made);
-        let mut walk = OtlpRequestDecoder::new((reader, deltas), &self.limits, into, made, memory);
+        let mut walk = OtlpRequestDecoder::new(reader, deltas, &self.limits, into, made, memory);
         let read = walk.read(message);
         let (made, counts) = walk.finish();
         self.made = made;
         read?;
         let log_bytes = self.batch.message_bytes() + message.len();
-        let points = (&mut self.batch, &self.metadata);
         let info_bytes = self.target_info.message_bytes();
-        let target_info = (&mut self.target_info, &self.metadata);
         Ok(DecodedOtlp {
-            points: DecodedWriteRequest::from_keys(points, counts, log_bytes, &self.limits),
+            points: DecodedWriteRequest::from_keys(
+                &mut self.batch,
+                &self.metadata,
+                counts,
+                log_bytes,
+                &self.limits,
+            ),
             target_info: DecodedWriteRequest::from_keys(
-                target_info,
+                &mut self.target_info,
+                &self.metadata,
                 WriteRejectionCounts::default(),
                 info_bytes,
                 &self.limits,

@@ -50,7 +50,7 @@ pub use keys::{KEY_FORMAT, is_plain_key};
 pub(crate) use keys::{begin_label, push_begun_label, push_label};
 pub(crate) use labels::name_and_value;
 pub use labels::{SeriesRejection, push_checked};
-pub(crate) use metadata::push as push_metadata;
+pub(crate) use metadata::{ReceivedMetadata, push as push_metadata};
 pub use refusal::{RejectedSeries, WriteRejectionReason, WriteRejections};
 pub(crate) use request::WriteRejectionCounts;
 pub(crate) use sample::read as read_sample;
@@ -202,9 +202,9 @@ impl RemoteWriteDecoder {
             RemoteWriteVersion::V1 => self.read_plain(reader, body, memory),
             RemoteWriteVersion::V2 => self.read_interned(reader, body, memory),
         }?;
-        let into = (&mut self.batch, &self.metadata);
         Ok(DecodedWriteRequest::from_keys(
-            into,
+            &mut self.batch,
+            &self.metadata,
             counts,
             log_bytes,
             &self.limits,
@@ -220,8 +220,9 @@ impl RemoteWriteDecoder {
         let mut message = self.batch.take_message();
         let unpacked = snappy::decompress(body, self.limits.message_bytes_max, &mut message);
         let read = unpacked.and_then(|()| {
-            let into = (&mut self.batch, &mut self.metadata);
-            let mut request = Request::new(&self.limits, into, memory, reader.keeps_exemplars);
+            let (batch, metadata) = (&mut self.batch, &mut self.metadata);
+            let keeps_exemplars = reader.keeps_exemplars;
+            let mut request = Request::new(&self.limits, batch, metadata, memory, keeps_exemplars);
             request.read(&message)?;
             Ok(request.counts)
         });
@@ -238,10 +239,14 @@ impl RemoteWriteDecoder {
     ) -> Result<(WriteRejectionCounts, usize), WireError> {
         let message = &mut self.interned;
         snappy::decompress(body, self.limits.message_bytes_max, message)?;
-        let into = (&mut self.batch, &mut self.metadata);
-        let symbols = &mut self.symbols;
-        let mut request =
-            InternedRequestDecoder::new(&self.limits, into, symbols, memory, reader.labels_types);
+        let mut request = InternedRequestDecoder::new(
+            &self.limits,
+            &mut self.batch,
+            &mut self.metadata,
+            &mut self.symbols,
+            memory,
+            reader.labels_types,
+        );
         let read = request.read(message);
         let (keys, key_bytes, counts) = request.finish();
         self.batch.put_message(keys, KEY_FORMAT);
@@ -265,12 +270,13 @@ impl<'d> DecodedWriteRequest<'d> {
         static NO_METADATA: LazyLock<MetadataBatch> = LazyLock::new(MetadataBatch::default);
         let counts = WriteRejectionCounts::default();
         let log_bytes = batch.message_bytes();
-        Self::from_keys((batch, &NO_METADATA), counts, log_bytes, limits)
+        Self::from_keys(batch, &NO_METADATA, counts, log_bytes, limits)
     }
 
     /// Wraps the result of a walk: series whose keys have the format [`KEY_FORMAT`], in the batch.
     pub(crate) fn from_keys(
-        (batch, metadata): (&'d mut Batch, &'d MetadataBatch),
+        batch: &'d mut Batch,
+        metadata: &'d MetadataBatch,
         counts: WriteRejectionCounts,
         log_bytes: usize,
         limits: &'d WireLimits,

@@ -39,7 +39,7 @@
 //! };
 //! let metadata = RemoteWriteMetadata::default();
 //! let limits = WireLimits::default();
-//! let rounds = settings.build_rounds(&[kept], (&metadata, false), &limits);
+//! let rounds = settings.build_rounds(&[kept], &metadata, false, &limits);
 //! let round = rounds[0].as_ref().expect("the kept request is valid");
 //! let mut decoder = RemoteWriteDecoder::new(limits);
 //! let body = &round.shares[0][0].body;

@@ -259,7 +259,7 @@ impl RequestBatcher<'_> {
                 contents: None,
                 body,
             };
-            let apart = sent.seams.split_body((version, &sent.body), self.limits);
+            let apart = sent.seams.split_body(version, &sent.body, self.limits);
             let mut parts: Vec<QueuedWriteRequest> = (apart.unwrap_or_default().into_iter())
                 .map(|(body, _)| kept(body.into()))
                 .collect();
@@ -293,7 +293,8 @@ impl OutgoingSettings {
     pub fn build_rounds(
         &self,
         kept: &[QueuedWriteRequest],
-        (known, is_behind): (&RemoteWriteMetadata, bool),
+        known: &RemoteWriteMetadata,
+        is_behind: bool,
         limits: &WireLimits,
     ) -> Vec<Result<OutgoingRound, String>> {
         let mut making = RequestBatcher {

@@ -99,7 +99,8 @@ impl RemoteReadClient {
     pub async fn read_series(
         &self,
         question: OutgoingReadRequest<'_>,
-        (header, within): (Option<(&'static str, &str)>, Option<&SpanContext>),
+        header: Option<(&'static str, &str)>,
+        within: Option<&SpanContext>,
         clock: &dyn Clock,
         memory: &mut Reservation,
     ) -> Result<Vec<RemoteReadSeries>, Error> {

@@ -132,7 +132,8 @@ impl AnchoredAmount {
 /// is an invalid histogram.
 pub(super) fn relate_to_anchor(
     anchor: &mut Option<Box<SeriesAnchor>>,
-    (series, family): (&Labels, &ScrapedFamily),
+    series: &Labels,
+    family: &ScrapedFamily,
     sample: &ExpositionSample<'_>,
     time: TimestampMs,
 ) -> Result<AnchoredSample, Error> {
@@ -317,8 +318,7 @@ mod tests {
         let mut anchor = None;
         for ((time, value), wanted) in samples.iter().zip(wanted) {
             let sample = sample(ExpositionValue::Float(*value));
-            let counted =
-                relate_to_anchor(&mut anchor, (&series, &family), &sample, *time).unwrap();
+            let counted = relate_to_anchor(&mut anchor, &series, &family, &sample, *time).unwrap();
             let wanted = match wanted {
                 None => AnchoredSample::LeftOut,
                 Some((since, value)) => {
@@ -377,7 +377,7 @@ mod tests {
         let mut anchor = None;
         let mut count = |time, stored: &Histogram| {
             let sample = sample(ExpositionValue::Histogram(stored));
-            relate_to_anchor(&mut anchor, (&series, &family), &sample, time).unwrap()
+            relate_to_anchor(&mut anchor, &series, &family, &sample, time).unwrap()
         };
         let since = |time, amount| AnchoredSample::Since(time, AnchoredAmount::Histogram(amount));
         assert_eq!(count(10, &histogram(4, &[1, 2])), AnchoredSample::LeftOut);
@@ -402,7 +402,7 @@ mod tests {
             } else {
                 20
             };
-            let counted = super::relate_to_anchor(&mut anchor, (&series, &family), &sample, time);
+            let counted = super::relate_to_anchor(&mut anchor, &series, &family, &sample, time);
             assert_eq!(counted.unwrap(), wanted);
         }
     }
@@ -419,12 +419,13 @@ mod tests {
             (30, ExpositionValue::Histogram(&stored)),
         ];
         for (time, value) in values {
-            let counted = relate_to_anchor(&mut anchor, (&series, &family), &sample(value), time);
+            let counted = relate_to_anchor(&mut anchor, &series, &family, &sample(value), time);
             assert_eq!(counted.unwrap(), AnchoredSample::LeftOut, "at {time}");
         }
         let counted = relate_to_anchor(
             &mut anchor,
-            (&series, &family),
+            &series,
+            &family,
             &sample(ExpositionValue::Histogram(&stored)),
             40,
         );

@@ -71,12 +71,15 @@ impl ScrapeManager {
     /// are limited by `places`.
     pub fn new(
         pipeline: Arc<Pipeline>,
-        clock: (Arc<dyn Clock>, Arc<Tracer>),
+        clock: Arc<dyn Clock>,
+        tracer: Arc<Tracer>,
         memory: &Budget,
         places: ConnectionSlots,
     ) -> Self {
         Self {
-            resources: Arc::new(ScrapeResources::new(pipeline, clock, memory, places)),
+            resources: Arc::new(ScrapeResources::new(
+                pipeline, clock, tracer, memory, places,
+            )),
             pools: Mutex::default(),
         }
     }

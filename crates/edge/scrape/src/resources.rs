@@ -42,7 +42,8 @@ pub(super) struct ScrapeResources {
 impl ScrapeResources {
     pub(super) fn new(
         pipeline: Arc<Pipeline>,
-        (clock, tracer): (Arc<dyn Clock>, Arc<Tracer>),
+        clock: Arc<dyn Clock>,
+        tracer: Arc<Tracer>,
         memory: &Budget,
         places: ConnectionSlots,
     ) -> Self {

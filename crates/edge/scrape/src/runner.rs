@@ -233,14 +233,15 @@ impl ScrapeLoop {
                 failure_log::append_failure(path.clone(), &self.plan, time, &e.message).await;
             }
         }
-        self.store_scrape(fetched, (time, started), &span).await;
+        self.store_scrape(fetched, time, started, &span).await;
     }
 
     /// Stores the result of the scrape at `time`, which started at the monotonic time `started`.
     async fn store_scrape(
         &mut self,
         fetched: Result<DecodedBody, Error>,
-        (time, started): (TimestampMs, Duration),
+        time: TimestampMs,
+        started: Duration,
         span: &TraceSpan,
     ) {
         let clock = self.resources.clock.clone();

@@ -379,9 +379,9 @@ impl ScrapeState {
         let tracks = own_time.is_none() || self.job.track_timestamps_staleness;
         let time = own_time.unwrap_or(time);
         if self.job.start_times.are_made {
-            self.push_anchored(slot, sample, (time, tracks), reading)?;
+            self.push_anchored(slot, sample, time, tracks, reading)?;
         } else {
-            self.push_final_sample(slot, sample, (time, tracks), reading)?;
+            self.push_final_sample(slot, sample, time, tracks, reading)?;
         }
         reading.counts.kept += 1;
         Ok(())
@@ -393,12 +393,13 @@ impl ScrapeState {
         &mut self,
         slot: SeriesCacheSlot,
         sample: &ExpositionSample<'_>,
-        (time, tracks): (TimestampMs, bool),
+        time: TimestampMs,
+        tracks: bool,
         reading: &mut ScrapeBodyFindings,
     ) -> Result<(), Error> {
         match self.relate_to_anchor(slot, sample, time, reading)? {
             AnchoredSample::Unchanged => {
-                self.push_final_sample(slot, sample, (time, tracks), reading)
+                self.push_final_sample(slot, sample, time, tracks, reading)
             }
             AnchoredSample::Since(start, amount) => {
                 let sample = ExpositionSample {
@@ -406,7 +407,7 @@ impl ScrapeState {
                     value: amount.as_sample_value(),
                     ..*sample
                 };
-                self.push_final_sample(slot, &sample, (time, tracks), reading)
+                self.push_final_sample(slot, &sample, time, tracks, reading)
             }
             AnchoredSample::LeftOut => {
                 let scrape = self.scrape;
@@ -470,7 +471,7 @@ impl ScrapeState {
                 *anchor = None;
                 return Ok(AnchoredSample::Unchanged);
             }
-            anchors::relate_to_anchor(anchor, (labels, family), sample, time)
+            anchors::relate_to_anchor(anchor, labels, family, sample, time)
         });
         self.reserve_cache(reading)?;
         counted.unwrap_or(Ok(AnchoredSample::Unchanged))
@@ -482,7 +483,8 @@ impl ScrapeState {
         &mut self,
         slot: SeriesCacheSlot,
         sample: &ExpositionSample<'_>,
-        (time, tracks): (TimestampMs, bool),
+        time: TimestampMs,
+        tracks: bool,
         reading: &mut ScrapeBodyFindings,
     ) -> Result<(), Error> {
         let at_limit = self.is_at_sample_limit(reading.pushed);

@@ -89,7 +89,7 @@ impl PikeMatcher {
         self.bounds.fill(UNSET);
         self.next.clear();
         let mut at = 0;
-        self.add_reachable(0, (NeighborCharKind::Edge, side_of(value)), 0);
+        self.add_reachable(0, NeighborCharKind::Edge, side_of(value), 0);
         std::mem::swap(&mut self.now, &mut self.next);
         while let Some((c, length)) = first_char(&value[at..]) {
             // The caller checks the flag, too.
@@ -97,7 +97,8 @@ impl PikeMatcher {
                 return None;
             }
             at += length;
-            let sides = (NeighborCharKind::from_char(c), side_of(&value[at..]));
+            let before = NeighborCharKind::from_char(c);
+            let behind = side_of(&value[at..]);
             self.next.clear();
             for number in 0..self.now.places.len() {
                 let place = self.now.places[number];
@@ -108,7 +109,7 @@ impl PikeMatcher {
                     let width = self.bounds.len();
                     let own = &self.now.bounds[number * width..][..width];
                     self.bounds.copy_from_slice(own);
-                    self.add_reachable(place + 1, sides, at as u32);
+                    self.add_reachable(place + 1, before, behind, at as u32);
                 }
             }
             std::mem::swap(&mut self.now, &mut self.next);
@@ -136,7 +137,8 @@ impl PikeMatcher {
     fn add_reachable(
         &mut self,
         place: u32,
-        (before, behind): (NeighborCharKind, NeighborCharKind),
+        before: NeighborCharKind,
+        behind: NeighborCharKind,
         at: u32,
     ) {
         self.open.push(PikeStackEntry::Place(place));

@@ -147,8 +147,10 @@ impl LazyDfa {
     /// Computes the state that `c` leads to from `state`, and adds it to the cache.
     fn step(&mut self, state: u32, c: char) -> Result<u32, RegexError> {
         let LazyDfaState { places, before, .. } = &self.states[state as usize];
-        let place = (places.clone(), *before, NeighborCharKind::from_char(c));
-        self.work.visit(&self.program, place, Some(c))?;
+        let (places, before) = (places.clone(), *before);
+        let behind = NeighborCharKind::from_char(c);
+        self.work
+            .visit(&self.program, places, before, behind, Some(c))?;
         let next = &mut self.work.next;
         next.sort_unstable();
         next.dedup();
@@ -219,8 +221,11 @@ impl LazyDfa {
         if let Some(known) = accepts {
             return Ok(*known);
         }
-        let place = (places.clone(), *before, NeighborCharKind::Edge);
-        let found = self.work.visit(&self.program, place, None)?;
+        let (places, before) = (places.clone(), *before);
+        let behind = NeighborCharKind::Edge;
+        let found = self
+            .work
+            .visit(&self.program, places, before, behind, None)?;
         *accepts = Some(found);
         Ok(found)
     }
@@ -232,7 +237,9 @@ impl LazyDfaScratch {
     fn visit(
         &mut self,
         program: &RegexProgram,
-        (places, before, behind): (Places, NeighborCharKind, NeighborCharKind),
+        places: Places,
+        before: NeighborCharKind,
+        behind: NeighborCharKind,
         c: Option<char>,
     ) -> Result<bool, RegexError> {
         self.next.clear();

@@ -10,7 +10,7 @@
 
 use super::listen::{ListenError, ListenerProtection, bind_all};
 use super::locks::{AccessControlled, WebConfigHolder, wrap_server};
-use super::running::collect_reload;
+use super::running::{LastReload, collect_reload};
 use super::signals::{SignalEvent, Signals};
 use crate::process::descriptors::Descriptors;
 use crate::process::metrics::ProcessCollector;
@@ -209,14 +209,14 @@ struct MirrorReloader {
     source: MirrorTargetSource,
     mirror: Arc<Mirror>,
     clock: Arc<dyn Clock>,
-    /// Whether the newest config was taken over, and when one was. Held while one is read.
-    state: Mutex<(bool, i64)>,
+    /// The outcome of the last reload. Locked during a reload.
+    last: Mutex<LastReload>,
 }
 
 impl MirrorReloader {
     /// May block, and must be called inside the runtime.
     fn reload(&self) -> Result<(), String> {
-        let mut state = lock(&self.state);
+        let mut last = lock(&self.last);
         if matches!(self.source, MirrorTargetSource::Urls(_)) {
             info!("no config file to reload");
             return Ok(());
@@ -225,12 +225,15 @@ impl MirrorReloader {
             Ok(targets) => {
                 self.mirror.apply(targets);
                 self.mirror.store_cursors();
-                *state = (true, self.clock.now_ms());
+                *last = LastReload {
+                    is_successful: true,
+                    success_time: self.clock.now_ms(),
+                };
                 info!("config reloaded");
                 Ok(())
             }
             Err(e) => {
-                state.0 = false;
+                last.is_successful = false;
                 error!(error = %e, "failed to reload the config: keeping the previous one");
                 Err(e.to_string())
             }
@@ -240,7 +243,7 @@ impl MirrorReloader {
 
 impl Collect for MirrorReloader {
     fn collect(&self, sink: &mut dyn MetricSink) {
-        collect_reload(sink, *lock(&self.state));
+        collect_reload(sink, *lock(&self.last));
     }
 }
 
@@ -292,7 +295,10 @@ async fn serve(
         source: line.source.clone(),
         mirror: mirror.clone(),
         clock: env.clock.clone(),
-        state: Mutex::new((true, env.clock.now_ms())),
+        last: Mutex::new(LastReload {
+            is_successful: true,
+            success_time: env.clock.now_ms(),
+        }),
     });
     let memory = Budget::new("process", shares.limit);
     let parts = MirrorServerParts {

@@ -266,13 +266,13 @@ fn runtime_info(
     let working_dir = std::env::current_dir().unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     Arc::new(move || {
-        let (reload_config_success, last_config_time) = running.last_reload();
+        let last_reload = running.last_reload();
         RuntimeInfo {
             start_time,
             working_dir: working_dir.display().to_string(),
             hostname: hostname.clone(),
-            reload_config_success,
-            last_config_time,
+            reload_config_success: last_reload.is_successful,
+            last_config_time: last_reload.success_time,
             corruption_count: store.get().map_or(0, |store| damages::count(&**store)),
             thread_count: metrics::thread_count(),
             cores,

@@ -217,8 +217,8 @@ impl RemoteReadStore {
                 matchers: &asked.matchers,
                 is_about_series,
             };
-            let from = (request.tenant, request.span);
-            let read = self.read(asked, question, from, &mut memory).await;
+            let (tenant, span) = (request.tenant, request.span);
+            let read = self.read(asked, question, tenant, span, &mut memory).await;
             (read, memory)
         });
         let outcomes = self.runtime.block_on(async {
@@ -245,14 +245,15 @@ impl RemoteReadStore {
         &self,
         asked: &RemoteReadQuery<'_>,
         question: OutgoingReadRequest<'_>,
-        (tenant, span): (&TenantId, Option<&SpanContext>),
+        tenant: &TenantId,
+        span: Option<&SpanContext>,
         memory: &mut Reservation,
     ) -> Result<Vec<RemoteReadSeries>, Error> {
         let RemoteReadServer {
             settings, reader, ..
         } = asked.server;
         let header = (*tenant != TenantId::anonymous()).then(|| (TENANT_HEADER, tenant.as_str()));
-        let read = reader.read_series(question, (header, span), &*self.clock, memory);
+        let read = reader.read_series(question, header, span, &*self.clock, memory);
         match timeout(settings.timeout, read).await {
             Ok(read) => read,
             Err(_) => Err(Error::unavailable(format!(

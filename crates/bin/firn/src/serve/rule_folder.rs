@@ -180,10 +180,10 @@ fn write(folder: &Path, namespace: &str, text: &str) -> Result<(), Error> {
     let path = path_of(folder, namespace)?;
     // Neither a pattern of rule files nor the name of a namespace matches this name.
     let new = path.with_extension("yml.new");
-    replace(folder, (&new, &path), text).map_err(|e| failed("write", &path, &e))
+    replace(folder, &new, &path, text).map_err(|e| failed("write", &path, &e))
 }
 
-fn replace(folder: &Path, (new, path): (&Path, &Path), text: &str) -> io::Result<()> {
+fn replace(folder: &Path, new: &Path, path: &Path, text: &str) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut file = File::create(new)?;
     file.write_all(text.as_bytes())?;

@@ -316,7 +316,7 @@ impl RuleManager {
         lock(&self.running).remove(&group.key());
         tokio::spawn(async move {
             tokio::time::sleep(group.interval * INTERVALS_BEFORE_END).await;
-            let ends = runner::append(&shared, (&group, InstantAge::Live), batch, None);
+            let ends = runner::append(&shared, &group, InstantAge::Live, batch, None);
             if let Err(e) = ends.await {
                 warn!(
                     group = group.name,

@@ -40,8 +40,16 @@ pub struct QueryLogError {
 struct ActiveConfigState {
     /// Hash of the configuration files at the last check, or `None` before the first one.
     fingerprint: Option<u64>,
-    is_newest_good: bool,
-    taken_over: TimestampMs,
+    last_reload: LastReload,
+}
+
+/// The outcome of the last reload of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastReload {
+    /// True if the newest configuration was applied.
+    pub is_successful: bool,
+    /// Time of the last successful reload.
+    pub success_time: TimestampMs,
 }
 
 impl ActiveConfig {
@@ -54,8 +62,10 @@ impl ActiveConfig {
     ) -> Self {
         let state = Mutex::new(ActiveConfigState {
             fingerprint: None,
-            is_newest_good: true,
-            taken_over: clock.now_ms(),
+            last_reload: LastReload {
+                is_successful: true,
+                success_time: clock.now_ms(),
+            },
         });
         Self {
             file,
@@ -117,10 +127,9 @@ impl ActiveConfig {
         self.file.is_none()
     }
 
-    /// Returns whether the newest configuration was applied, and the time of the last successful
-    /// reload.
-    pub fn last_reload(&self) -> (bool, TimestampMs) {
-        self.with(|state| (state.is_newest_good, state.taken_over))
+    /// Returns the outcome of the last reload.
+    pub fn last_reload(&self) -> LastReload {
+        self.with(|state| state.last_reload)
     }
 
     /// Reads and applies the file again. Changed keys that need a restart are named in a warning.
@@ -146,7 +155,7 @@ impl ActiveConfig {
                 Ok(())
             }
             Err(e) => {
-                self.with(|state| state.is_newest_good = false);
+                self.with(|state| state.last_reload.is_successful = false);
                 self.report_reload(false);
                 error!(error = %e, "failed to reload the config: keeping the previous one");
                 Err(e)
@@ -193,8 +202,10 @@ impl ActiveConfig {
         let now = self.clock.now_ms();
         self.config.send_replace(Arc::new(config));
         self.with(|state| {
-            state.is_newest_good = true;
-            state.taken_over = now;
+            state.last_reload = LastReload {
+                is_successful: true,
+                success_time: now,
+            };
         });
         info!("config reloaded");
     }
@@ -216,21 +227,18 @@ impl Collect for ActiveConfig {
 }
 
 /// Writes the metrics of the last reload: whether it succeeded, and the time of the last success.
-pub fn collect_reload(
-    sink: &mut dyn MetricSink,
-    (is_newest_good, taken_over): (bool, TimestampMs),
-) {
+pub fn collect_reload(sink: &mut dyn MetricSink, last: LastReload) {
     sink.metric(
         "firn_config_last_reload_successful",
         "1 if the last reload of the configuration was successful.",
         &[],
-        MetricValue::Gauge(f64::from(u8::from(is_newest_good))),
+        MetricValue::Gauge(f64::from(u8::from(last.is_successful))),
     );
     sink.metric(
         "firn_config_last_reload_success_timestamp_seconds",
         "Time of the last successful reload of the configuration.",
         &[],
-        MetricValue::Gauge(taken_over as f64 / 1000.0),
+        MetricValue::Gauge(last.success_time as f64 / 1000.0),
     );
 }
 
@@ -250,6 +258,10 @@ mod tests {
         let features = JobFeatures::default();
         let config = config::load(&file, features).unwrap();
         let running = ActiveConfig::new(Some(file.clone()), features, config, clock.clone());
+        let last = |is_successful, success_time| LastReload {
+            is_successful,
+            success_time,
+        };
         let interval = || running.config().evaluation_interval;
         assert_eq!(interval(), Duration::from_secs(10));
         clock.set_ms(7);
@@ -260,13 +272,13 @@ mod tests {
         );
         assert_eq!(
             (interval(), running.last_reload()),
-            (Duration::from_secs(10), (false, 0))
+            (Duration::from_secs(10), last(false, 0))
         );
         write("global: {evaluation_interval: 20s}\n");
         running.reload().unwrap();
         assert_eq!(
             (interval(), running.last_reload()),
-            (Duration::from_secs(20), (true, 7))
+            (Duration::from_secs(20), last(true, 7))
         );
     }
 }

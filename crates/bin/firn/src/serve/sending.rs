@@ -111,7 +111,8 @@ impl RemoteWriteManager {
     /// Creates the sender without receivers. `data_dir` is the data folder. Must be called inside
     /// the runtime.
     pub fn new(
-        (env, tracer): (Env, Arc<Tracer>),
+        env: Env,
+        tracer: Arc<Tracer>,
         data_dir: &std::path::Path,
         limits: WireLimits,
         duty: SendingMode,

@@ -73,7 +73,7 @@ impl AnswerTestData {
                 read.ok().map(|read| starts = Some(read))
             } else {
                 let first_ms = data.start_ms + shift_ms;
-                let series = parse_series(line, (first_ms, step_ms), starts.take());
+                let series = parse_series(line, first_ms, step_ms, starts.take());
                 series.map(|series| data.series.push(series))
             };
             if understood.is_none() {
@@ -115,7 +115,8 @@ impl AnswerTestData {
 /// start timestamps; both must match the series, otherwise the result is `None`.
 fn parse_series(
     line: &str,
-    (first_ms, step_ms): (TimestampMs, i64),
+    first_ms: TimestampMs,
+    step_ms: i64,
     starts: Option<(Labels, Vec<Option<i64>>)>,
 ) -> Option<(Labels, Vec<AnswerTestSample>)> {
     let (labels, values) = read_series(line).ok()?;

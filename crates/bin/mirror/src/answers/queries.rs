@@ -85,7 +85,8 @@ pub fn random_asks(
     dialect: ExpressionDialect,
     seed: u64,
     count: usize,
-    (start_ms, span_ms): (TimestampMs, i64),
+    start_ms: TimestampMs,
+    span_ms: i64,
 ) -> Vec<ExpressionRequest> {
     let mut random = FleetRandom::new(!seed);
     let mut up_to = |bound_ms: i64| random.below(bound_ms as u64) as i64;

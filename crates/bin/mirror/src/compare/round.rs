@@ -17,7 +17,7 @@ use super::folders::DifferenceFolders;
 use super::lasting::PersistentDifferences;
 use super::minimise::minimise;
 use super::options::Options;
-use super::system::{FetchResult, Params, SystemPair};
+use super::system::{FetchResult, FetchResultPair, Params, SystemPair};
 use super::tally::{
     ComparedQuery, ComparisonOutcome, ComparisonPass, ComparisonTally, VacuousMatchReason,
 };
@@ -190,7 +190,10 @@ impl ComparisonRound<'_> {
         // Sends the original text, because printing the parsed expression would change it.
         params[0].1.clone_from(&question.text);
         let is_ordered = pass == ComparisonPass::Instant && has_order(&question.expr);
-        let (baseline, candidate) = self.pair.query_both(endpoint, &params);
+        let FetchResultPair {
+            baseline,
+            candidate,
+        } = self.pair.query_both(endpoint, &params);
         let verdict = self.verdict(&baseline, &candidate, is_ordered);
         if verdict.outcome == ComparisonOutcome::Match {
             return of(matched(pass, &shown, verdict.vacuous));
@@ -249,7 +252,10 @@ impl ComparisonRound<'_> {
             }
         }
         let is_ordered = pass == ComparisonPass::Instant && has_order(&question.expr);
-        let (mut again, candidate) = self.pair.fetch(endpoint, params);
+        let FetchResultPair {
+            baseline: mut again,
+            candidate,
+        } = self.pair.fetch(endpoint, params);
         let is_gone =
             self.verdict(&again, &candidate, is_ordered).outcome == ComparisonOutcome::Match;
         for asked in 1.. {
@@ -296,7 +302,10 @@ impl ComparisonRound<'_> {
             let Ok((endpoint, params)) = self.place(pass, step, question.range_ms) else {
                 return false;
             };
-            let (baseline, candidate) = self.pair.fetch(endpoint, &params);
+            let FetchResultPair {
+                baseline,
+                candidate,
+            } = self.pair.fetch(endpoint, &params);
             let is_ordered = pass == ComparisonPass::Instant && has_order(step);
             let found = self.verdict(&baseline, &candidate, is_ordered);
             let mut own = found.found.classes().into_iter();

@@ -84,7 +84,8 @@ impl ComparedSystem {
         name: &'static str,
         url: &str,
         bounds: &SystemClientOptions,
-        (concurrency, busy): (usize, f64),
+        concurrency: usize,
+        busy: f64,
     ) -> Self {
         let headers = bounds.headers.iter();
         Self {
@@ -214,26 +215,33 @@ pub struct SystemPair {
     pub candidate: ComparedSystem,
 }
 
+/// The results of one request to both systems of a [`SystemPair`].
+#[derive(Debug)]
+pub struct FetchResultPair {
+    /// The result of the baseline.
+    pub baseline: FetchResult,
+    /// The result of the candidate.
+    pub candidate: FetchResult,
+}
+
 impl SystemPair {
     /// Sends a request to both systems at once and records the latencies.
-    pub fn query_both(&self, endpoint: &str, params: &Params) -> (FetchResult, FetchResult) {
+    pub fn query_both(&self, endpoint: &str, params: &Params) -> FetchResultPair {
         self.send_to_both(endpoint, params, true)
     }
 
     /// Sends a request to both systems at once without recording the latencies.
-    pub fn fetch(&self, endpoint: &str, params: &Params) -> (FetchResult, FetchResult) {
+    pub fn fetch(&self, endpoint: &str, params: &Params) -> FetchResultPair {
         self.send_to_both(endpoint, params, false)
     }
 
-    fn send_to_both(
-        &self,
-        endpoint: &str,
-        params: &Params,
-        is_question: bool,
-    ) -> (FetchResult, FetchResult) {
+    fn send_to_both(&self, endpoint: &str, params: &Params, is_question: bool) -> FetchResultPair {
         let begin = |system: &ComparedSystem| system.askers.begin(endpoint, params, is_question);
         let (baseline, candidate) = (begin(&self.baseline), begin(&self.candidate));
-        (fetched(baseline.wait()), fetched(candidate.wait()))
+        FetchResultPair {
+            baseline: fetched(baseline.wait()),
+            candidate: fetched(candidate.wait()),
+        }
     }
 }
 

@@ -218,7 +218,10 @@ fn read_data(raw: &str) -> Result<(String, AnswerData<'_>), serde_json::Error> {
                     .collect(),
             )
         }
-        "scalar" => AnswerData::Scalar(AnswerPoint::float(serde_json::from_str(raw)?)),
+        "scalar" => {
+            let (time, text) = serde_json::from_str(raw)?;
+            AnswerData::Scalar(AnswerPoint::float(time, text))
+        }
         _ => AnswerData::Other(serde_json::from_str(raw)?),
     };
     Ok((query.result_type, data))
@@ -228,7 +231,9 @@ impl<'a> AnswerSeries<'a> {
     fn from_text(text: SeriesText<'a>) -> Self {
         let floats = text.values.into_iter().chain(text.value);
         let histograms = text.histograms.into_iter().chain(text.histogram);
-        let mut points: Vec<AnswerPoint<'a>> = floats.map(AnswerPoint::float).collect();
+        let mut points: Vec<AnswerPoint<'a>> = floats
+            .map(|(time, text)| AnswerPoint::float(time, text))
+            .collect();
         let floats_count = points.len();
         points.extend(histograms.map(|(time, histogram)| AnswerPoint {
             time_ms: milliseconds(time),
@@ -245,7 +250,7 @@ impl<'a> AnswerSeries<'a> {
 }
 
 impl<'a> AnswerPoint<'a> {
-    fn float((time, text): (f64, &'a str)) -> Self {
+    fn float(time: f64, text: &'a str) -> Self {
         Self {
             time_ms: milliseconds(time),
             value: AnswerPointValue::Float(text),

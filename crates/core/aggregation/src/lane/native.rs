@@ -171,7 +171,7 @@ impl AggregationLane {
             return SampleVerdict::Mixed;
         }
         if let Some(verdict) =
-            check_ignored(entry, output.kind, sample.time, (self.params, self.written))
+            check_ignored(entry, output.kind, sample.time, self.params, self.written)
         {
             return verdict;
         }

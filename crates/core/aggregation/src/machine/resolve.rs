@@ -208,7 +208,7 @@ impl AggregationState {
         let interval_ms = slot.lane.params.interval_ms;
         let end = slot.lane.written.saturating_add(interval_ms);
         let output =
-            AggregationOutput::new(identity, (kind, form), leg.result.clone(), end, interval_ms);
+            AggregationOutput::new(identity, kind, form, leg.result.clone(), end, interval_ms);
         slot.ops.push_output(at, &output, end);
         slot.lane.put_output(at, output);
         slot.lane.set_rule_index(at, leg.rule);

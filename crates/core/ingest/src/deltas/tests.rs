@@ -41,7 +41,7 @@ fn check(deltas: &DeltaStreams, json: &str, want: &[f64], refused: &[WriteReject
     let mut adding = deltas.accumulator_for(&tenant);
     let mode = Mode::Accumulate(&mut adding);
     let decoded = decoder
-        .decode_within((&reader, mode), &message, None)
+        .decode_within(&reader, mode, &message, None)
         .unwrap()
         .points;
     let got: Vec<f64> = (0..decoded.batch.series_count())

@@ -57,6 +57,17 @@ pub enum DeltaMode {
     Accumulate,
 }
 
+/// An OTLP request that is being decoded: its sender, the begin of decoding, and its spans.
+struct OtlpRequestContext<'a> {
+    tenant: &'a TenantId,
+    origin: OtlpOrigin,
+    started: Duration,
+    /// The span of the decoding, which ends before the samples are passed to the store.
+    decode: TraceSpan,
+    /// The parent of all spans of the request.
+    span: Option<&'a SpanContext>,
+}
+
 /// Origin and encoding of an OTLP body, known from the connection and the request headers.
 #[derive(Clone, Copy, Debug)]
 pub struct OtlpOrigin {
@@ -152,7 +163,7 @@ impl Pipeline {
         span: Option<&SpanContext>,
     ) -> Result<PendingWrite, Error> {
         self.ledger.metrics.body_bytes.add(body.len() as u64);
-        let pending = self.decode_otlp(tenant, origin, (body, span), admission);
+        let pending = self.decode_otlp(tenant, origin, body, span, admission);
         self.count_failed_request(&pending);
         pending
     }
@@ -161,7 +172,8 @@ impl Pipeline {
         &self,
         tenant: &TenantId,
         origin: OtlpOrigin,
-        (body, span): (&[u8], Option<&SpanContext>),
+        body: &[u8],
+        span: Option<&SpanContext>,
         mut admission: WriteAdmission,
     ) -> Result<PendingWrite, Error> {
         let decode = SpanContext::begin_child_of(span, super::push::DECODE);
@@ -169,12 +181,14 @@ impl Pipeline {
         admission.reserve_message(self.declared_body_bytes(origin, body)?)?;
         let message = self.decompress_message(origin, body, &mut admission)?;
         let mut decoder = self.take_otlp_decoder();
-        let write = self.append_otlp(
-            (tenant, origin, started),
-            &message,
-            (&mut decoder, admission),
-            (decode, span),
-        )?;
+        let request = OtlpRequestContext {
+            tenant,
+            origin,
+            started,
+            decode,
+            span,
+        };
+        let write = self.append_otlp(request, &message, &mut decoder, admission)?;
         self.put_otlp_decoder(decoder);
         Ok(write)
     }
@@ -183,14 +197,15 @@ impl Pipeline {
     /// Fails if the message as a whole is invalid or memory is exhausted.
     fn append_otlp(
         &self,
-        (tenant, origin, started): (&TenantId, OtlpOrigin, Duration),
+        request: OtlpRequestContext<'_>,
         message: &[u8],
-        (decoder, mut admission): (&mut OtlpDecoder, WriteAdmission),
-        (decode, span): (TraceSpan, Option<&SpanContext>),
+        decoder: &mut OtlpDecoder,
+        mut admission: WriteAdmission,
     ) -> Result<PendingWrite, Error> {
+        let tenant = request.tenant;
         let sender = SampleSender::Push {
             tenant: tenant.clone(),
-            address: origin.address,
+            address: request.origin.address,
         };
         let translation = self.otlp.translation.read();
         let translation = translation.unwrap_or_else(PoisonError::into_inner).clone();
@@ -210,7 +225,7 @@ impl Pipeline {
             }
         };
         let memory = admission.work.as_mut();
-        let read = decoder.decode_within((&reader, deltas), message, memory)?;
+        let read = decoder.decode_within(&reader, deltas, message, memory)?;
         let (mut decoded, mut target_info) = (read.points, read.target_info);
         let exemplars = decoded.batch.exemplars().len();
         // Stored before the samples are aggregated, which depends on the metric type.
@@ -218,18 +233,18 @@ impl Pipeline {
         let known = &self.metadata;
         let unkept =
             known.record_metadata(tenant, MetadataNameKind::Families, decoded.metadata, now);
-        drop(decode);
+        drop(request.decode);
         let decoded_at = self.ledger.clock.monotonic();
         let bounds = self.append_bounds_for(Some(&sender));
         let time_max = bounds.time_max;
         let entry = request_entry(&sender, bounds, decoded_at);
-        let append = SpanContext::begin_child_of(span, super::push::APPEND);
+        let append = SpanContext::begin_child_of(request.span, super::push::APPEND);
         self.append_zeros(tenant, decoded.batch, &mut admission)?;
         self.append_target_info(tenant, &mut target_info, &sender);
         let ticket = self.aggregate_and_store(tenant, &mut decoded, entry, bounds);
         drop(append);
         let metrics = &self.ledger.metrics;
-        let took = decoded_at.saturating_sub(started);
+        let took = decoded_at.saturating_sub(request.started);
         metrics.decode_duration.observe(took);
         metrics.message_bytes.add(message.len() as u64);
         metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
@@ -243,8 +258,9 @@ impl Pipeline {
             tells_exemplars: false,
             dropped: decoded.finish()?.iter().map(DroppedSamples::from).collect(),
         };
-        let from = (sender, time_max);
-        Ok(PendingWrite::new(ticket, decoding, from, admission, self))
+        Ok(PendingWrite::new(
+            ticket, decoding, sender, time_max, admission, self,
+        ))
     }
 
     /// Passes the `target_info` samples to the store. Rejected ones are counted and logged but not
@@ -292,7 +308,7 @@ impl Pipeline {
             ContentEncoding::None => Cow::Borrowed(body),
             packing => {
                 let declared = self.declared_body_bytes(origin, body)?;
-                Cow::Owned(unpack_body((packing, body), (declared, limit), admission)?)
+                Cow::Owned(unpack_body(packing, body, declared, limit, admission)?)
             }
         };
         match origin.format {
@@ -347,8 +363,10 @@ fn too_large_error(bytes: usize, limit: usize) -> Error {
 /// Decompresses a body to at most `limit` bytes, of which `declared` are reserved already. Fails if
 /// the body is invalid or longer.
 fn unpack_body(
-    (packing, body): (ContentEncoding, &[u8]),
-    (declared, limit): (usize, usize),
+    packing: ContentEncoding,
+    body: &[u8],
+    declared: usize,
+    limit: usize,
     admission: &mut WriteAdmission,
 ) -> Result<Vec<u8>, Error> {
     if body.is_empty() {

@@ -80,8 +80,8 @@ impl Pipeline {
             tenant: tenant.clone(),
             address: origin.address,
         };
-        let push = (sender, origin.version);
-        let pending = self.decode_and_append(tenant, push, (body, span), admission);
+        let version = origin.version;
+        let pending = self.decode_and_append(tenant, sender, version, body, span, admission);
         self.count_failed_request(&pending);
         pending
     }
@@ -89,8 +89,10 @@ impl Pipeline {
     fn decode_and_append(
         &self,
         tenant: &TenantId,
-        (sender, version): (SampleSender, RemoteWriteVersion),
-        (body, span): (&[u8], Option<&SpanContext>),
+        sender: SampleSender,
+        version: RemoteWriteVersion,
+        body: &[u8],
+        span: Option<&SpanContext>,
         mut admission: WriteAdmission,
     ) -> Result<PendingWrite, Error> {
         let decode = SpanContext::begin_child_of(span, DECODE);
@@ -150,8 +152,9 @@ impl Pipeline {
         decoding.dropped = decoded.finish()?.iter().map(DroppedSamples::from).collect();
         self.put_decoder(decoder);
         admission.shrink_to_log_block(log_bytes);
-        let from = (sender, time_max);
-        Ok(PendingWrite::new(ticket, decoding, from, admission, self))
+        Ok(PendingWrite::new(
+            ticket, decoding, sender, time_max, admission, self,
+        ))
     }
 
     fn take_decoder(&self) -> RemoteWriteDecoder {
@@ -205,7 +208,8 @@ impl PendingWrite {
     pub(super) fn new(
         ticket: Ticket,
         decoding: DecodeOutcome,
-        (sender, time_max): (SampleSender, TimestampMs),
+        sender: SampleSender,
+        time_max: TimestampMs,
         admission: WriteAdmission,
         pipeline: &Pipeline,
     ) -> Self {

@@ -186,7 +186,7 @@ impl GroupMachine {
         state.last_error.clear();
         state.samples = samples.len() as u64;
         self.counts.samples += state.samples;
-        self.send_due(rule, instant, (is_late, repeats), now, actions);
+        self.send_due(rule, instant, is_late, repeats, now, actions);
         let time = instant.before(self.query_offset()).ms();
         let batch = build_batch(&samples, &self.rules[rule].previous, time);
         let made = samples.into_iter().map(|sample| sample.labels).collect();
@@ -208,7 +208,8 @@ impl GroupMachine {
         &mut self,
         rule: usize,
         instant: RuleInstant,
-        (is_late, repeats): (bool, bool),
+        is_late: bool,
+        repeats: bool,
         now: RuleInstant,
         actions: &mut Vec<GroupAction>,
     ) {

@@ -50,15 +50,21 @@ impl RequestBudgets {
 
     /// Creates the budget of one query, limited on its own and as a part of all queries.
     pub(crate) fn query(&self) -> Budget {
-        let beyond = (self.small_query_bytes_max, &self.large_queries);
-        self.queries
-            .create_child_beyond("query", self.query_bytes_max, beyond)
+        self.queries.create_child_beyond(
+            "query",
+            self.query_bytes_max,
+            self.small_query_bytes_max,
+            &self.large_queries,
+        )
     }
 
     /// Creates the budget of one form, limited on its own and as a part of all forms.
     pub(crate) fn form(&self) -> Budget {
-        let beyond = (SMALL_FORM_BYTES, &self.large_forms);
-        self.forms
-            .create_child_beyond("form", self.forms_bytes_max, beyond)
+        self.forms.create_child_beyond(
+            "form",
+            self.forms_bytes_max,
+            SMALL_FORM_BYTES,
+            &self.large_forms,
+        )
     }
 }

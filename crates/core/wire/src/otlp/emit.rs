@@ -221,9 +221,10 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
         if self.orders.apply(&mut self.set, &self.overlay) {
             return Ok(());
         }
-        let names = (&mut self.names, self.reader.translation);
+        let translation = self.reader.translation;
         let before = self.made.len();
-        self.set.finish(names, &self.overlay, &mut self.made)?;
+        self.set
+            .finish(&mut self.names, translation, &self.overlay, &mut self.made)?;
         self.charges.add(self.made.len() - before)?;
         (self.orders).insert(&self.set, &mut self.made, &mut self.charges)?;
         Ok(())

@@ -87,7 +87,7 @@ pub(super) fn read(message: &[u8]) -> Result<OtlpExemplar, OtlpDecodeError> {
         ));
     };
     Ok(OtlpExemplar {
-        labels: labels((trace, span), &attributes)?,
+        labels: labels(trace, span, &attributes)?,
         value: number.to_float(),
         time: time as i64 / 1_000_000,
     })
@@ -107,7 +107,7 @@ fn check_id(bytes: &[u8], length: usize) -> Result<&[u8], WireError> {
     }
 }
 
-fn labels((trace, span): (&[u8], &[u8]), attributes: &[&[u8]]) -> Result<Labels, OtlpDecodeError> {
+fn labels(trace: &[u8], span: &[u8], attributes: &[&[u8]]) -> Result<Labels, OtlpDecodeError> {
     let mut labels = LabelsBuilder::default();
     let mut characters = 0;
     for (name, id) in [(TRACE_ID, trace), (SPAN_ID, span)] {

@@ -10,7 +10,7 @@ use super::request::{
 };
 use super::text::LabelText;
 use super::trouble::OtlpDecodeError;
-use crate::remote_write::{SAMPLE_BYTES, push_metadata};
+use crate::remote_write::{ReceivedMetadata, SAMPLE_BYTES, push_metadata};
 use firn_model::labels::METRIC_NAME;
 use firn_model::metadata::MetricType;
 use xxhash_rust::xxh3::xxh3_128;
@@ -48,8 +48,9 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
         resource.push_identity_labels(&mut overlay, &self.made);
         let label = LabelText::Message(METRIC_NAME.as_bytes());
         overlay.set(label, LabelText::Message(NAME), &self.made);
-        let names = (&mut self.names, self.reader.translation);
-        self.set.finish(names, &overlay, &mut self.made)?;
+        let translation = self.reader.translation;
+        self.set
+            .finish(&mut self.names, translation, &overlay, &mut self.made)?;
         let is_named = self.set.iter_merged().iter().any(|label| {
             let name = self.made.get(label.name);
             name == b"job" || name == b"instance"
@@ -57,14 +58,20 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
         if !is_named {
             return Ok(());
         }
-        self.push_info_samples(span)?;
-        let said = (NAME, MetricType::Gauge);
-        push_metadata(said, (HELP, b""), &mut self.charges, self.metadata)?;
+        let (oldest, newest) = span;
+        self.push_info_samples(oldest, newest)?;
+        let said = ReceivedMetadata {
+            name: NAME,
+            kind: MetricType::Gauge,
+            help: HELP,
+            unit: b"",
+        };
+        push_metadata(said, &mut self.charges, self.metadata)?;
         Ok(())
     }
 
     /// Adds the series in the set with those of its samples that the request does not contain yet.
-    fn push_info_samples(&mut self, (oldest, newest): (u64, u64)) -> Result<(), OtlpDecodeError> {
+    fn push_info_samples(&mut self, oldest: u64, newest: u64) -> Result<(), OtlpDecodeError> {
         let key = self.write_key()?;
         let hash = xxh3_128(self.keys.get(key.clone()).unwrap_or_default());
         let step = self.reader.info_step_ns.max(1);

@@ -191,7 +191,8 @@ impl<'m> PointLabelSet<'m> {
     /// to a label name.
     pub(super) fn finish(
         &mut self,
-        (names, translation): (&mut LabelNameCache<'m>, &OtlpTranslation),
+        names: &mut LabelNameCache<'m>,
+        translation: &OtlpTranslation,
         overlay: &LabelOverlay<'m>,
         made: &mut GeneratedTexts,
     ) -> Result<(), OtlpDecodeError> {

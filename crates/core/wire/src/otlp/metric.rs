@@ -12,7 +12,7 @@ use super::text::LabelText;
 use super::trouble::OtlpDecodeError;
 use crate::error::WireError;
 use crate::protobuf::{ProtobufCursor, WireType};
-use crate::remote_write::{SeriesRejection, WriteRejectionReason, push_metadata};
+use crate::remote_write::{ReceivedMetadata, SeriesRejection, WriteRejectionReason, push_metadata};
 use firn_model::labels::METRIC_NAME;
 use firn_model::metadata::MetricType;
 
@@ -143,7 +143,7 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
         }
         let translated = match self.metrics.get(&parts.name_parts(kind)) {
             Some(known) => known.name,
-            None => self.translate_name((name, unit), parts, kind)?,
+            None => self.translate_name(name, unit, parts, kind)?,
         };
         let accumulates = is_delta && self.deltas.is_accumulating();
         let metric = OtlpMetric {
@@ -179,7 +179,8 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
     /// that is impossible.
     fn translate_name(
         &mut self,
-        (name, unit): (&str, &str),
+        name: &str,
+        unit: &str,
         parts: &OtlpMetricFields<'m>,
         kind: u32,
     ) -> Result<LabelText<'m>, OtlpDecodeError> {
@@ -232,10 +233,14 @@ impl<'m> OtlpRequestDecoder<'_, '_, 'm> {
             }
             known.said = new;
         }
-        let said = (self.made.get(metric.name), parts.metric_type(metric));
         let unit = parts.unit_name();
-        let texts = (parts.description, unit.as_bytes());
-        push_metadata(said, texts, &mut self.charges, self.metadata)
+        let metadata = ReceivedMetadata {
+            name: self.made.get(metric.name),
+            kind: parts.metric_type(metric),
+            help: parts.description,
+            unit: unit.as_bytes(),
+        };
+        push_metadata(metadata, &mut self.charges, self.metadata)
     }
 }
 

@@ -178,7 +178,8 @@ struct PointFieldNumbers {
 /// the field has the wrong wire type.
 #[inline]
 fn read_common_field<'m>(
-    (number, wire_type): (u32, WireType),
+    number: u32,
+    wire_type: WireType,
     places: &PointFieldNumbers,
     cursor: &mut ProtobufCursor<'m>,
     into: (&mut PointCommonFields<'m>, &mut PointTimes),
@@ -237,7 +238,7 @@ pub(super) fn read_number<'m>(
             }
             _ => {
                 let into = (&mut *frame, &mut times);
-                if !read_common_field((number, wire_type), &PLACES, &mut cursor, into)? {
+                if !read_common_field(number, wire_type, &PLACES, &mut cursor, into)? {
                     cursor.skip(wire_type)?;
                 }
             }
@@ -293,7 +294,7 @@ pub(super) fn read_explicit<'m>(
             }
             _ => {
                 let into = (&mut *frame, &mut point.times);
-                if !read_common_field((number, wire_type), &PLACES, &mut cursor, into)? {
+                if !read_common_field(number, wire_type, &PLACES, &mut cursor, into)? {
                     cursor.skip(wire_type)?;
                 }
             }
@@ -382,7 +383,7 @@ pub(super) fn read_exponential<'m>(
             }
             _ => {
                 let into = (&mut *frame, &mut point.times);
-                if !read_common_field((number, wire_type), &PLACES, &mut cursor, into)? {
+                if !read_common_field(number, wire_type, &PLACES, &mut cursor, into)? {
                     cursor.skip(wire_type)?;
                 }
             }
@@ -450,7 +451,7 @@ pub(super) fn read_summary<'m>(
             }
             _ => {
                 let into = (&mut *frame, &mut point.times);
-                if !read_common_field((number, wire_type), &PLACES, &mut cursor, into)? {
+                if !read_common_field(number, wire_type, &PLACES, &mut cursor, into)? {
                     cursor.skip(wire_type)?;
                 }
             }

@@ -74,6 +74,13 @@ pub(super) struct OtlpRequestDecoder<'d, 'a, 'm> {
     pub(super) series_count: usize,
 }
 
+/// The batches that a request is decoded into.
+pub(super) struct OtlpBatches<'d> {
+    pub(super) points: &'d mut Batch,
+    pub(super) target_info: &'d mut Batch,
+    pub(super) metadata: &'d mut MetadataBatch,
+}
+
 /// The resource whose points are being read, with the labels that identify it and those promoted
 /// from its attributes. It ends with the `target_info` series.
 pub(super) struct OtlpResource<'m> {
@@ -95,12 +102,18 @@ pub(super) struct OtlpScope<'m> {
 
 impl<'d, 'a, 'm> OtlpRequestDecoder<'d, 'a, 'm> {
     pub(super) fn new(
-        (reader, deltas): (&'d OtlpDecodeOptions<'a>, OtlpDeltaMode<'a>),
+        reader: &'d OtlpDecodeOptions<'a>,
+        deltas: OtlpDeltaMode<'a>,
         limits: &'d WireLimits,
-        (batch, target_info, metadata): (&'d mut Batch, &'d mut Batch, &'d mut MetadataBatch),
+        into: OtlpBatches<'d>,
         made: Vec<u8>,
         memory: Option<&'d mut Reservation>,
     ) -> Self {
+        let OtlpBatches {
+            points: batch,
+            target_info,
+            metadata,
+        } = into;
         let mut keys = batch.take_message();
         keys.clear();
         Self {

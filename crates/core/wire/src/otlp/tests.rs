@@ -51,7 +51,7 @@ fn message(json: &str) -> Vec<u8> {
 /// Decodes a request and formats one line for each series, metadata entry and rejection.
 fn lines<'a>(reader: &OtlpDecodeOptions<'a>, deltas: OtlpDeltaMode<'a>, json: &str) -> Vec<String> {
     let mut decoder = OtlpDecoder::new(WireLimits::default());
-    let decoded = decoder.decode_within((reader, deltas), &message(json), None);
+    let decoded = decoder.decode_within(reader, deltas, &message(json), None);
     let mut decoded = decoded.unwrap();
     let mut lines = series_lines(&mut decoded.points);
     lines.extend(series_lines(&mut decoded.target_info));
@@ -254,7 +254,7 @@ fn target_info_of_points_far_apart_is_often_enough_and_bounded() {
     let json = request(&attributes, &sum(2, true, &points));
     let mut decoder = OtlpDecoder::default();
     let reader = reader(&translation);
-    let read = decoder.decode_within((&reader, OtlpDeltaMode::Refuse), &message(&json), None);
+    let read = decoder.decode_within(&reader, OtlpDeltaMode::Refuse, &message(&json), None);
     let count = read.unwrap().target_info.batch.sample_count();
     assert!((1441..=1442).contains(&count), "{count}");
 }
@@ -557,7 +557,7 @@ fn message_of_any_bytes_is_read_or_refused() {
     let reader = reader(&translation);
     let mut decoder = OtlpDecoder::default();
     let mut read = |bytes: &[u8]| {
-        let read = decoder.decode_within((&reader, OtlpDeltaMode::Keep), bytes, None);
+        let read = decoder.decode_within(&reader, OtlpDeltaMode::Keep, bytes, None);
         read.map(|decoded| decoded.points.batch.series_count())
     };
     assert_eq!(read(&whole), Ok(6));
@@ -585,6 +585,6 @@ fn labels_of_a_resource_that_each_point_repeats_are_paid_for() {
     let translation = OtlpTranslation::default();
     let reader = reader(&translation);
     let mut decoder = OtlpDecoder::new(limits);
-    let read = decoder.decode_within((&reader, OtlpDeltaMode::Refuse), &message(&json), None);
+    let read = decoder.decode_within(&reader, OtlpDeltaMode::Refuse, &message(&json), None);
     assert!(matches!(read, Err(WireError::TooManySamples { .. })));
 }

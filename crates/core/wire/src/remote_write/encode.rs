@@ -109,13 +109,14 @@ fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) 
 
 /// Appends the message of a histogram with the timestamp `time`, bit for bit.
 pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, h: &Histogram) {
-    put_histogram(out, (time, START_UNKNOWN), h);
+    put_histogram(out, time, START_UNKNOWN, h);
 }
 
 /// Appends a histogram with its timestamp and its start timestamp, which version 1.0 does not have.
 pub(super) fn put_histogram(
     out: &mut Vec<u8>,
-    (time, start_time): (TimestampMs, TimestampMs),
+    time: TimestampMs,
+    start_time: TimestampMs,
     h: &Histogram,
 ) {
     use histogram_field as f;

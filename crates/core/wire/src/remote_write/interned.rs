@@ -28,9 +28,10 @@ use self::exemplar::LABEL_BYTES_MAX;
 use super::charges::{EXEMPLAR_BYTES, RequestMemoryAccount, SAMPLE_BYTES, SERIES_BYTES};
 use super::field::interned as field;
 use super::labels::{SeriesRejection, push_checked};
+use super::metadata::{self, ReceivedMetadata};
 use super::refusal::WriteRejectionReason;
 use super::request::WriteRejectionCounts;
-use super::{histogram, metadata, sample};
+use super::{histogram, sample};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
@@ -41,7 +42,7 @@ use firn_model::labels::{LabelsRef, METRIC_NAME};
 use firn_model::metadata::{MetadataBatch, MetricType};
 use firn_model::sample::START_UNKNOWN;
 use std::borrow::Cow;
-use symbols::{SYMBOL_BYTES, SeriesKeyBuffer, SeriesKeyRange};
+use symbols::{MessageSymbols, SYMBOL_BYTES, SeriesKeyBuffer, SeriesKeyRange};
 
 /// Field keys of the parts of a series.
 const REFS_KEY: u8 = 0x0a;
@@ -98,7 +99,8 @@ pub(super) struct InternedRequestDecoder<'d> {
 impl<'d> InternedRequestDecoder<'d> {
     pub(super) fn new(
         limits: &'d WireLimits,
-        (batch, metadata): (&'d mut Batch, &'d mut MetadataBatch),
+        batch: &'d mut Batch,
+        metadata: &'d mut MetadataBatch,
         symbols: &'d mut WriteRequestSymbols,
         memory: Option<&'d mut Reservation>,
         labels_types: bool,
@@ -179,10 +181,10 @@ impl<'d> InternedRequestDecoder<'d> {
             && !self.labels_types
             && self.has_symbols(parts.said);
         if may_wait {
-            let with = (message, &*self.symbols);
+            let table = MessageSymbols::new(message, self.symbols);
             let key = self
                 .keys
-                .write(&parts.refs, with, self.limits, &mut self.charges)?;
+                .write(&parts.refs, table, self.limits, &mut self.charges)?;
             if let Some(key) = key {
                 self.push_metadata(message, key, parts.said)?;
                 self.batch.end_unread_series(key.start..key.end);
@@ -204,10 +206,10 @@ impl<'d> InternedRequestDecoder<'d> {
         if self.labels_types || !self.has_symbols(said) {
             return Ok(false);
         }
-        let with = (message, &*self.symbols);
+        let table = MessageSymbols::new(message, self.symbols);
         let key = self
             .keys
-            .write(plain.refs, with, self.limits, &mut self.charges)?;
+            .write(plain.refs, table, self.limits, &mut self.charges)?;
         let Some(key) = key else { return Ok(false) };
         self.charges.add(SAMPLE_BYTES)?;
         self.batch.push_float(plain.time, plain.value);
@@ -255,9 +257,13 @@ impl<'d> InternedRequestDecoder<'d> {
             _ => return Ok(()),
         }
         let text = |number| self.symbols.get(message, number).unwrap_or_default();
-        let name = (text(metric), metadata::metric_type(said.kind));
-        let texts = (text(said.help), text(said.unit));
-        metadata::push(name, texts, &mut self.charges, self.metadata)
+        let received = ReceivedMetadata {
+            name: text(metric),
+            kind: metadata::metric_type(said.kind),
+            help: text(said.help),
+            unit: text(said.unit),
+        };
+        metadata::push(received, &mut self.charges, self.metadata)
     }
 
     /// Decodes all parts of a series except for the labels into the batch. Fails if a part is
@@ -299,8 +305,8 @@ impl<'d> InternedRequestDecoder<'d> {
                 field::SERIES_EXEMPLAR => {
                     self.charges
                         .add(EXEMPLAR_BYTES + LABEL_BYTES_MAX + REF_BYTES * part.len())?;
-                    let with = (message, &*self.symbols);
-                    if let Err(offence) = exemplar::read(part, with, self.batch)? {
+                    let table = MessageSymbols::new(message, self.symbols);
+                    if let Err(offence) = exemplar::read(part, table, self.batch)? {
                         parts.lost_exemplars.get_or_insert((offence, 0)).1 += 1;
                     }
                 }
@@ -354,8 +360,8 @@ impl<'d> InternedRequestDecoder<'d> {
         let sent = parts.samples + lost;
         self.charges.add(REF_BYTES * parts.refs.len())?;
         let refs = decode_packed(&parts.refs)?;
-        let with = (message, &*self.symbols);
-        let judged = match validate_series((&refs, parts.said), with, self.labels_types) {
+        let table = MessageSymbols::new(message, self.symbols);
+        let judged = match validate_series(&refs, parts.said, table, self.labels_types) {
             Ok(pairs) => {
                 self.charges
                     .add(KEY_COPIES * kept_bytes(&pairs, self.limits))?;
@@ -491,22 +497,23 @@ type Pair<'m> = (&'m [u8], &'m [u8]);
 /// Resolves and validates the labels and metadata of a series; returns the reason if it must be
 /// rejected.
 fn validate_series<'m>(
-    (refs, said): (&[u32], SeriesMetadataRefs),
-    (message, symbols): (&'m [u8], &WriteRequestSymbols),
+    refs: &[u32],
+    said: SeriesMetadataRefs,
+    table: MessageSymbols<'m>,
     labels_types: bool,
 ) -> Result<Vec<Pair<'m>>, SeriesRejection> {
-    let mut pairs = resolve(refs, message, symbols).map_err(|why| SeriesRejection {
+    let mut pairs = resolve(refs, table).map_err(|why| SeriesRejection {
         refusal: WriteRejectionReason::LabelRefs,
         message: format!("parsing labels for series {}: {why}", format_refs(refs)),
     })?;
     let text = |what: &str, number: u32| {
-        symbols.get(message, number).ok_or_else(|| SeriesRejection {
+        table.get(number).ok_or_else(|| SeriesRejection {
             refusal: WriteRejectionReason::MetadataRefs,
             message: format!(
                 "parsing metadata for series {}: metadata {what} {number} outside of symbols \
                  table (size {})",
                 format_refs(refs),
-                symbols.len()
+                table.len()
             ),
         })
     };
@@ -534,23 +541,17 @@ fn kept_bytes(pairs: &[Pair<'_>], limits: &WireLimits) -> usize {
 }
 
 /// Resolves references to pairs of name and value, or returns why that is impossible.
-fn resolve<'m>(
-    refs: &[u32],
-    message: &'m [u8],
-    symbols: &WriteRequestSymbols,
-) -> Result<Vec<Pair<'m>>, String> {
+fn resolve<'m>(refs: &[u32], table: MessageSymbols<'m>) -> Result<Vec<Pair<'m>>, String> {
     let (pairs, rest) = refs.as_chunks::<2>();
     if !rest.is_empty() {
         return Err(format!("invalid labelRefs length {}", refs.len()));
     }
     let resolved = pairs.iter().map(|[name, value]| {
-        let pair = symbols
-            .get(message, *name)
-            .zip(symbols.get(message, *value));
+        let pair = table.get(*name).zip(table.get(*value));
         pair.ok_or_else(|| {
             format!(
                 "labelRefs {name} (name) = {value} (value) outside of symbols table (size {})",
-                symbols.len()
+                table.len()
             )
         })
     });

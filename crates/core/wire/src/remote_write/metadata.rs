@@ -37,14 +37,27 @@ pub(super) fn metric_type_number(kind: MetricType) -> u64 {
     }
 }
 
-/// Adds the metadata of the metric `name` to `into`, unless the name is empty or not UTF-8. Fails
-/// if the batch exceeds its limit.
+/// Metadata of a metric as it was received: its texts may be invalid UTF-8.
+pub(crate) struct ReceivedMetadata<'m> {
+    pub(crate) name: &'m [u8],
+    pub(crate) kind: MetricType,
+    pub(crate) help: &'m [u8],
+    pub(crate) unit: &'m [u8],
+}
+
+/// Adds `metadata` to `into`, unless the name is empty or not UTF-8. Fails if the batch exceeds its
+/// limit.
 pub(crate) fn push(
-    (name, kind): (&[u8], MetricType),
-    (help, unit): (&[u8], &[u8]),
+    metadata: ReceivedMetadata<'_>,
     charges: &mut RequestMemoryAccount<'_>,
     into: &mut MetadataBatch,
 ) -> Result<(), WireError> {
+    let ReceivedMetadata {
+        name,
+        kind,
+        help,
+        unit,
+    } = metadata;
     // The replacement character of an invalid byte has three bytes.
     let texts = name.len() + 3 * (help.len() + unit.len());
     charges.add(METADATA_BYTES + texts)?;
@@ -88,5 +101,12 @@ pub(super) fn read(
         expect_wire_type(wire_type, WireType::Bytes)?;
         *text = cursor.read_bytes()?;
     }
-    push((name, metric_type(kind)), (help, unit), charges, into)
+    let kind = metric_type(kind);
+    let metadata = ReceivedMetadata {
+        name,
+        kind,
+        help,
+        unit,
+    };
+    push(metadata, charges, into)
 }

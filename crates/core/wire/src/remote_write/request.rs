@@ -56,7 +56,8 @@ pub(super) struct Request<'d> {
 impl<'d> Request<'d> {
     pub(super) fn new(
         limits: &'d WireLimits,
-        (batch, metadata): (&'d mut Batch, &'d mut MetadataBatch),
+        batch: &'d mut Batch,
+        metadata: &'d mut MetadataBatch,
         memory: Option<&'d mut Reservation>,
         keeps_exemplars: bool,
     ) -> Self {

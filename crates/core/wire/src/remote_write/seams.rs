@@ -65,7 +65,8 @@ impl MergedRequestBounds {
     /// the body cannot be decoded.
     pub fn split_body(
         &self,
-        (version, body): (RemoteWriteVersion, &[u8]),
+        version: RemoteWriteVersion,
+        body: &[u8],
         limits: &WireLimits,
     ) -> Result<Vec<Part>, WireError> {
         match self {
@@ -98,7 +99,8 @@ impl MergedRequestBounds {
 /// be decoded.
 pub fn encode_since(
     time_min: TimestampMs,
-    (version, body): (RemoteWriteVersion, &[u8]),
+    version: RemoteWriteVersion,
+    body: &[u8],
     seams: &MergedRequestBounds,
     limits: &WireLimits,
 ) -> Result<Option<(Part, MergedRequestBounds)>, WireError> {
@@ -107,7 +109,7 @@ pub fn encode_since(
     let bodies: Vec<&[u8]> = if seams.is_none() {
         vec![body]
     } else {
-        let apart = seams.split_body((version, body), limits)?;
+        let apart = seams.split_body(version, body, limits)?;
         parts.extend(apart.into_iter().map(|(part, _)| part));
         parts.iter().map(Vec::as_slice).collect()
     };
@@ -223,12 +225,13 @@ mod tests {
             encode(&batch(&["c"], &[1])),
         ];
         let (body, seams) = joined(&bodies);
-        let parts = seams.split_body((RemoteWriteVersion::V1, &body), &WireLimits::default());
+        let parts = seams.split_body(RemoteWriteVersion::V1, &body, &WireLimits::default());
         let parts: Vec<Vec<u8>> = parts.unwrap().into_iter().map(|(body, _)| body).collect();
         assert_eq!(parts, bodies);
         // A truncated body does not match these seams.
         let cut = seams.split_body(
-            (RemoteWriteVersion::V1, &body[..body.len() - 1]),
+            RemoteWriteVersion::V1,
+            &body[..body.len() - 1],
             &WireLimits::default(),
         );
         assert_eq!(cut, Err(WireError::SnappyCorrupt));
@@ -244,7 +247,7 @@ mod tests {
                 RemoteWriteVersion::V2 => encode_interned(&whole, &MetadataBatch::default()),
             };
             let parts = seams
-                .split_body((version, &body), &WireLimits::default())
+                .split_body(version, &body, &WireLimits::default())
                 .unwrap();
             let lines: Vec<_> = parts.iter().map(|(body, _)| shown(version, body)).collect();
             assert_eq!(
@@ -265,7 +268,7 @@ mod tests {
             encode(&batch(&["c", "d"], &[4])),
         ];
         let (body, seams) = joined(&bodies);
-        let left = encode_since(4, (RemoteWriteVersion::V1, &body), &seams, &limits).unwrap();
+        let left = encode_since(4, RemoteWriteVersion::V1, &body, &seams, &limits).unwrap();
         let ((left, contents), seams) = left.unwrap();
         assert_eq!(shown(RemoteWriteVersion::V1, &left), ["a 5", "c 4", "d 4"]);
         assert_eq!(
@@ -276,7 +279,8 @@ mod tests {
         assert_eq!(
             encode_since(
                 6,
-                (RemoteWriteVersion::V1, &body),
+                RemoteWriteVersion::V1,
+                &body,
                 &MergedRequestBounds::None,
                 &limits
             ),

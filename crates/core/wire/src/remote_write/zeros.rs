@@ -67,10 +67,10 @@ impl ZeroSampleGenerator {
         }
         let key_bytes = keys.len();
         self.batch.put_message(keys, KEY_FORMAT);
-        let into = (&mut self.batch, &self.metadata);
-        let is_empty = into.0.is_empty();
+        let is_empty = self.batch.is_empty();
         let zeros = DecodedWriteRequest::from_keys(
-            into,
+            &mut self.batch,
+            &self.metadata,
             WriteRejectionCounts::default(),
             key_bytes,
             &self.limits,

@@ -51,8 +51,8 @@ fn rounds(outgoing: &OutgoingSettings, bodies: &[Vec<u8>]) -> Vec<Result<Outgoin
     };
     let kept: Vec<QueuedWriteRequest> = bodies.iter().map(kept).collect();
     // No request is forwarded unchanged.
-    let known = (&RemoteWriteMetadata::default(), true);
-    outgoing.build_rounds(&kept, known, &WireLimits::default())
+    let known = RemoteWriteMetadata::default();
+    outgoing.build_rounds(&kept, &known, true, &WireLimits::default())
 }
 
 /// Formats the contents of a request as `name time time`, one series per line.
@@ -211,7 +211,7 @@ fn version_2_carries_start_times_exemplars_and_what_is_known() {
         (RemoteWriteVersion::V1, 1, None),
     ] {
         (outgoing.version, outgoing.sends_exemplars) = (version, true);
-        let mut made = outgoing.build_rounds(&kept, (&known, true), &WireLimits::default());
+        let mut made = outgoing.build_rounds(&kept, &known, true, &WireLimits::default());
         let sent = made.remove(0).unwrap().shares.remove(0).remove(0);
         assert_eq!(
             (sent.contents.samples, sent.contents.exemplars),
@@ -298,8 +298,8 @@ fn request_that_needs_no_change_goes_as_it_was_kept() {
             contents: None,
             body: body.clone().into(),
         }];
-        let known = (&RemoteWriteMetadata::default(), is_behind);
-        let mut made = outgoing.build_rounds(&kept, known, &WireLimits::default());
+        let known = RemoteWriteMetadata::default();
+        let mut made = outgoing.build_rounds(&kept, &known, is_behind, &WireLimits::default());
         let round = made.remove(0).unwrap();
         let sent = round.shares[0][0].clone();
         // A rebuilt request has another order of fields or other contents.
@@ -346,8 +346,8 @@ fn check_passing(kept: &[&[&str]], is_behind: bool, expected: &str) {
             body: sample(time, series).into(),
         });
     let bodies: Vec<QueuedWriteRequest> = bodies.collect();
-    let known = (&RemoteWriteMetadata::default(), is_behind);
-    let made = at_most_6.build_rounds(&bodies, known, &WireLimits::default());
+    let known = RemoteWriteMetadata::default();
+    let made = at_most_6.build_rounds(&bodies, &known, is_behind, &WireLimits::default());
     let made: Vec<OutgoingRound> = made.into_iter().map(Result::unwrap).collect();
     assert_eq!(
         made.iter().map(|round| round.kept).sum::<usize>(),
@@ -420,7 +420,8 @@ fn requests_that_are_too_long_together_travel_alone() {
         };
         let made = outgoing(&[], Vec::new()).build_rounds(
             &bodies,
-            (&RemoteWriteMetadata::default(), false),
+            &RemoteWriteMetadata::default(),
+            false,
             &limits,
         );
         let made: Vec<OutgoingRound> = made.into_iter().map(Result::unwrap).collect();
@@ -472,8 +473,8 @@ fn receiver_gets_the_least_shares_while_it_keeps_up_and_the_most_while_it_is_beh
     let mut receiver = outgoing(&[], Vec::new());
     (receiver.request_samples, receiver.shares) = (1, (2, 4));
     for (is_behind, shares) in [(false, 2), (true, 4)] {
-        let known = (&RemoteWriteMetadata::default(), is_behind);
-        let made = receiver.build_rounds(&kept, known, &WireLimits::default());
+        let known = RemoteWriteMetadata::default();
+        let made = receiver.build_rounds(&kept, &known, is_behind, &WireLimits::default());
         let made: Vec<OutgoingRound> = made.into_iter().map(Result::unwrap).collect();
         let counts: Vec<usize> = made.iter().map(|round| round.shares.len()).collect();
         assert_eq!(counts, [shares], "{is_behind}");
@@ -486,7 +487,7 @@ fn check_seams(sent: &OutgoingRequest) {
     let limits = WireLimits::default();
     let parts = sent
         .seams
-        .split_body((RemoteWriteVersion::V1, &sent.body), &limits);
+        .split_body(RemoteWriteVersion::V1, &sent.body, &limits);
     let whole = OutgoingRequest::from_single_request(sent.body.clone(), sent.contents);
     let mut parts: Vec<OutgoingRequest> = (parts.unwrap().into_iter())
         .map(|(body, contents)| OutgoingRequest::from_single_request(body.into(), contents))

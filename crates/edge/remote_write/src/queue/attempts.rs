@@ -236,7 +236,8 @@ impl LaneSender<'_> {
         let leaving = spawn_blocking(move || {
             let left = encode_since(
                 time_min,
-                (request_version(&write), &write.body),
+                request_version(&write),
+                &write.body,
                 &seams,
                 &limits,
             );
@@ -266,7 +267,7 @@ impl LaneSender<'_> {
         let (write, seams) = (request.write.clone(), request.seams.clone());
         let limits = self.limits();
         let taking = spawn_blocking(move || {
-            let parts = seams.split_body((request_version(&write), &write.body), &limits);
+            let parts = seams.split_body(request_version(&write), &write.body, &limits);
             let part = |(body, contents): (Vec<u8>, _)| Request {
                 write: ReceivedWrite {
                     headers: write.headers.clone(),

@@ -390,7 +390,7 @@ impl BodyLogShared {
     /// Makes groups durable until no body is pending.
     fn commit(&self) {
         loop {
-            let (group, target) = {
+            let (group, (segment, file)) = {
                 let mut state = lock(&self.state);
                 let group = take_group(&mut state.pending);
                 if group.is_empty() {
@@ -406,7 +406,7 @@ impl BodyLogShared {
             for pending in &group {
                 push_frame(&mut frames, pending.time_ms, &pending.write);
             }
-            let outcome = self.write(target, &frames);
+            let outcome = self.write(segment, file, &frames);
             let told = match self.record_group_result(outcome, frames.into()) {
                 None => Ok(()),
                 Some(message) => Err(message),
@@ -433,7 +433,8 @@ impl BodyLogShared {
     /// they are behind the end of the segment and never read.
     fn write(
         &self,
-        (segment, file): (BodyLogSegment, Option<Arc<dyn DiskFile>>),
+        segment: BodyLogSegment,
+        file: Option<Arc<dyn DiskFile>>,
         frames: &[u8],
     ) -> io::Result<(BodyLogSegment, Arc<dyn DiskFile>)> {
         let disk = &self.env.disk;

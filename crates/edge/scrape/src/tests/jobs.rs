@@ -102,10 +102,8 @@ impl Bench {
         Self {
             scraping: ScrapeManager::new(
                 pipeline.clone(),
-                (
-                    clock.clone(),
-                    Tracer::new(clock, Arc::new(firn_model::env::sim::SimRng::new(1))),
-                ),
+                clock.clone(),
+                Tracer::new(clock, Arc::new(firn_model::env::sim::SimRng::new(1))),
                 &memory,
                 ConnectionSlots::unlimited(),
             ),

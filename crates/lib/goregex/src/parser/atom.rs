@@ -19,14 +19,20 @@ enum NamedCharSet {
     Table(unicode::Table),
 }
 
-/// A named set, and whether its complement is meant.
-type SignedSet = (NamedCharSet, bool);
+/// A reference to a named set in a pattern, such as `\d` or `[:^alpha:]`.
+struct NamedSetReference {
+    set: NamedCharSet,
+    /// True if the reference means the complement of the set.
+    is_negated: bool,
+}
 
-/// Adds a named set or its complement to a class.
-fn add(members: &mut CharClassBuilder, (named, negated): SignedSet) {
-    match named {
-        NamedCharSet::Set(set) => members.add_set(set, negated),
-        NamedCharSet::Table(table) => members.add_table(table, negated),
+impl NamedSetReference {
+    /// Adds the set or its complement to a class.
+    fn add_to(self, members: &mut CharClassBuilder) {
+        match self.set {
+            NamedCharSet::Set(set) => members.add_set(set, self.is_negated),
+            NamedCharSet::Table(table) => members.add_table(table, self.is_negated),
+        }
     }
 }
 
@@ -68,7 +74,7 @@ impl<'p> RegexParser<'p> {
         }
         if let Some(set) = self.parse_named_set()? {
             let mut members = CharClassBuilder::new(self.flags.fold_case);
-            add(&mut members, set);
+            set.add_to(&mut members);
             return self.push_class(members, false);
         }
         let code_point = self.parse_escape()?;
@@ -92,7 +98,7 @@ impl<'p> RegexParser<'p> {
 
     /// Parses `\p{name}`, `\pN` or a Perl class such as `\d`. Returns `None` if the pattern
     /// continues differently.
-    fn parse_named_set(&mut self) -> Parsed<'p, Option<SignedSet>> {
+    fn parse_named_set(&mut self) -> Parsed<'p, Option<NamedSetReference>> {
         let rest = self.rest();
         let letter = match rest.as_bytes() {
             [b'\\', letter, ..] => *letter,
@@ -100,7 +106,10 @@ impl<'p> RegexParser<'p> {
         };
         if let Some(set) = unicode::perl_set(letter.to_ascii_lowercase()) {
             self.at += 2;
-            return Ok(Some((NamedCharSet::Set(set), letter.is_ascii_uppercase())));
+            return Ok(Some(NamedSetReference {
+                set: NamedCharSet::Set(set),
+                is_negated: letter.is_ascii_uppercase(),
+            }));
         }
         if !letter.eq_ignore_ascii_case(&b'p') {
             return Ok(None);
@@ -120,10 +129,10 @@ impl<'p> RegexParser<'p> {
         match unicode::find_set(name, self.flags.fold_case) {
             Some(table) => {
                 self.at += text.len();
-                Ok(Some((
-                    NamedCharSet::Table(table),
-                    (letter == b'P') != inverted,
-                )))
+                Ok(Some(NamedSetReference {
+                    set: NamedCharSet::Table(table),
+                    is_negated: (letter == b'P') != inverted,
+                }))
             }
             None => fail(INVALID_RANGE, text),
         }
@@ -201,7 +210,7 @@ impl<'p> RegexParser<'p> {
         while is_first || !self.rest().starts_with(']') {
             is_first = false;
             if let Some(set) = self.parse_class_set()? {
-                add(&mut members, set);
+                set.add_to(&mut members);
                 continue;
             }
             let start = self.at;
@@ -222,7 +231,7 @@ impl<'p> RegexParser<'p> {
     }
 
     /// Parses a set inside of a class: `[:name:]`, or one that is also valid outside of classes.
-    fn parse_class_set(&mut self) -> Parsed<'p, Option<SignedSet>> {
+    fn parse_class_set(&mut self) -> Parsed<'p, Option<NamedSetReference>> {
         let rest = self.rest();
         // Search for the end only if there is one, so that a class of a million `[:` is parsed in
         // linear time.
@@ -232,14 +241,14 @@ impl<'p> RegexParser<'p> {
             return self.parse_named_set();
         };
         let text = &rest[..name.len() + 4];
-        let set = match name.strip_prefix('^') {
-            Some(name) => unicode::posix_set(name).map(|set| (NamedCharSet::Set(set), true)),
-            None => unicode::posix_set(name).map(|set| (NamedCharSet::Set(set), false)),
+        let (name, is_negated) = match name.strip_prefix('^') {
+            Some(name) => (name, true),
+            None => (name, false),
         };
-        match set {
+        match unicode::posix_set(name).map(NamedCharSet::Set) {
             Some(set) => {
                 self.at += text.len();
-                Ok(Some(set))
+                Ok(Some(NamedSetReference { set, is_negated }))
             }
             None => fail(INVALID_RANGE, text),
         }

@@ -77,7 +77,8 @@ impl<'t> TemplateRun<'t, '_> {
         &mut self,
         dot: &TemplateValue,
         receiver: &TemplateValue,
-        (method, name): (TemplateMethod, &str),
+        method: TemplateMethod,
+        name: &str,
         words: &'t [TemplateOperand],
         last: Option<TemplateValue>,
     ) -> Walked<TemplateValue> {

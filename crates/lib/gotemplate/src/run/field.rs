@@ -95,7 +95,7 @@ impl<'t> TemplateRun<'t, '_> {
             return self.fail(format!("nil pointer evaluating {type_name}.{name}"));
         }
         if let Some(method) = TemplateMethod::from_name(&receiver, name) {
-            return self.call_method(dot, &receiver, (method, name), words, last);
+            return self.call_method(dot, &receiver, method, name, words, last);
         }
         let has_arguments = words.len() > 1 || last.is_some();
         if let TemplateValue::Strings(_) | TemplateValue::Params(_) | TemplateValue::Args(_) =

@@ -90,7 +90,8 @@ impl HistogramCountsState {
     pub fn read_first(
         &mut self,
         bits: &mut XorBitReader<'_>,
-        (positives, negatives): (usize, usize),
+        positives: usize,
+        negatives: usize,
     ) -> Result<(), MalformedTsdbBytes> {
         // A bucket takes at least one bit.
         if (positives + negatives) as u64 > bits.remaining() {

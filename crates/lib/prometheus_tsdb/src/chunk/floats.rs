@@ -283,7 +283,7 @@ impl XorChunkWriter {
             }
         }
         if let XorWriterState::Xor2 { starts, .. } = &mut self.form {
-            starts.write(out, self.count, sample.start_time, (sample.time, before));
+            starts.write(out, self.count, sample.start_time, sample.time, before);
         }
         self.time = sample.time;
         self.delta = delta;
@@ -338,7 +338,7 @@ fn write_step(
         0 if new.to_bits() == value.to_bits() => return out.write_bit(false),
         0 => {
             out.write_bits(0b10, 2);
-            return write_differing(out, new, value, zeros, (0, 1));
+            return write_differing(out, new, value, zeros, 0, 1);
         }
         _ if fits(13) => {
             out.write_bits(0b110, 3);
@@ -363,7 +363,7 @@ fn write_value(out: &mut XorBitWriter, new: f64, value: &mut f64, zeros: &mut Op
         out.write_bit(false);
     } else {
         out.write_bit(true);
-        write_differing(out, new, value, zeros, (0, 2));
+        write_differing(out, new, value, zeros, 0, 2);
     }
 }
 
@@ -374,7 +374,8 @@ fn write_differing(
     new: f64,
     value: &mut f64,
     zeros: &mut Option<XorZeros>,
-    (known, new_bits): (u64, u32),
+    known: u64,
+    new_bits: u32,
 ) {
     let differing = new.to_bits() ^ value.to_bits();
     *value = new;

@@ -64,12 +64,11 @@ impl<'c> HistogramChunkReader<'c> {
         let before = self.time;
         if self.index == 0 {
             self.layout = HistogramChunkLayout::read(&mut self.bits)?;
-            let buckets = (
-                bucket_count(&self.layout.positive_spans)?,
-                bucket_count(&self.layout.negative_spans)?,
-            );
+            let positives = bucket_count(&self.layout.positive_spans)?;
+            let negatives = bucket_count(&self.layout.negative_spans)?;
             self.time = self.bits.read_varbit()?;
-            self.counts.read_first(&mut self.bits, buckets)?;
+            self.counts
+                .read_first(&mut self.bits, positives, negatives)?;
         } else {
             self.delta = self.delta.wrapping_add(self.bits.read_varbit()?);
             self.time = self.time.wrapping_add(self.delta);
@@ -140,7 +139,7 @@ pub(super) fn write(
         }
         time = new_time;
         if has_starts {
-            starts.write(&mut out, count, start, (new_time, before));
+            starts.write(&mut out, count, start, new_time, before);
         }
         count += 1;
     }

@@ -75,7 +75,8 @@ impl StartTimeWriter {
         out: &mut XorBitWriter,
         index: u16,
         start: TimestampMs,
-        (time, before): (TimestampMs, TimestampMs),
+        time: TimestampMs,
+        before: TimestampMs,
     ) {
         let distance = before.wrapping_sub(start);
         if index == 0 {

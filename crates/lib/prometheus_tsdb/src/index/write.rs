@@ -170,7 +170,7 @@ impl TsdbIndexAssembly {
         contents.label_indexes = self.index.len();
         contents.postings = self.index.len();
         let all = std::mem::take(&mut self.series);
-        self.write_postings(folder, (&[], &[]), &all)?;
+        self.write_postings(folder, &[], &[], &all)?;
         self.series = all;
         let pairs_max = (memory_bytes / PAIR_BYTES).max(self.series.len()) as u64;
         let mut rest = names;
@@ -267,7 +267,7 @@ impl TsdbIndexAssembly {
                 numbers.clear();
                 numbers.extend(same.iter().map(|(_, number)| *number));
                 let value = self.symbols[same[0].0 as usize].clone();
-                self.write_postings(folder, (&name, &value), &numbers)?;
+                self.write_postings(folder, &name, &value, &numbers)?;
             }
         }
         Ok(())
@@ -277,7 +277,8 @@ impl TsdbIndexAssembly {
     fn write_postings<F: BlockFolder>(
         &mut self,
         folder: &mut F,
-        (name, value): (&[u8], &[u8]),
+        name: &[u8],
+        value: &[u8],
         series: &[u32],
     ) -> Result<(), TsdbError> {
         self.index.pad(folder, POSTINGS_ALIGN)?;

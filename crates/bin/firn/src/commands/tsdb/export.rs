@@ -82,7 +82,7 @@ pub fn prometheus(env: &Env, wanted: &ExportRequest<'_>) -> Result<ExportSummary
         if there.contains(Path::new(&ulid.to_string())) {
             summary.passed += 1
         } else {
-            export_window(env, &folder, wanted, (ulid, window), &mut summary)?
+            export_window(env, &folder, wanted, ulid, window, &mut summary)?
         }
         progress.add(1);
     }
@@ -131,7 +131,8 @@ fn export_window(
     env: &Env,
     folder: &DataFolderReader,
     wanted: &ExportRequest<'_>,
-    (ulid, window): (Ulid, TimeRange),
+    ulid: Ulid,
+    window: TimeRange,
     summary: &mut ExportSummary,
 ) -> Result<(), Error> {
     let dir = wanted.out.join(format!("{ulid}{TEMPORARY}"));

@@ -151,7 +151,7 @@ fn groups_of(files: &[PathBuf], interval: Duration) -> Result<Vec<RuleGroup>, Er
 }
 
 /// Instants from `start` to `end`, in seconds, of a window of them; `None` if there is none.
-fn instants(group: &RuleGroup, (start, end): (i64, i64)) -> Option<(RuleInstant, RuleInstant)> {
+fn instants(group: &RuleGroup, start: i64, end: i64) -> Option<(RuleInstant, RuleInstant)> {
     let wanted = RuleInstant::from_seconds(start);
     let mut first = group.instant_at(wanted);
     // As upstream, which looks at whole seconds.
@@ -175,8 +175,8 @@ impl RuleBlockWriter {
         let mut window = start.div_euclid(WINDOW_SECONDS) * WINDOW_SECONDS;
         while window <= end {
             let last = (window + WINDOW_SECONDS - 1).min(end);
-            if let Some(instants) = instants(group, (window.max(start), last)) {
-                let data = self.query_window(group, rule, instants)?;
+            if let Some((first, last)) = instants(group, window.max(start), last) {
+                let data = self.query_window(group, rule, first, last)?;
                 self.add_answer(rule, &data)?;
             }
             window += WINDOW_SECONDS;
@@ -188,7 +188,8 @@ impl RuleBlockWriter {
         &self,
         group: &RuleGroup,
         rule: &Rule,
-        (first, last): (RuleInstant, RuleInstant),
+        first: RuleInstant,
+        last: RuleInstant,
     ) -> Result<Value, Error> {
         // To the nanosecond: servers round, where rules cut.
         let seconds = |instant: RuleInstant| {
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn instants_are_those_of_the_group_and_lie_within_the_window() {
         let group = group("{record: a, expr: up}");
-        let (first, last) = instants(&group, (1_000, 2_000)).unwrap();
+        let (first, last) = instants(&group, 1_000, 2_000).unwrap();
         assert_eq!(first, group.instant_at(first));
         assert!((1_000..1_008).contains(&first.seconds()), "{first:?}");
         assert_eq!(last, RuleInstant::from_seconds(2_000));

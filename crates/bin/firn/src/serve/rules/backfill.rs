@@ -121,7 +121,8 @@ impl BackfillManager {
         shared: Arc<RuleManagerState>,
         group: &RuleGroup,
         settings: GroupMachineSettings,
-        (owed, of): (BackfillRange, Arc<Mutex<GroupMachine>>),
+        owed: BackfillRange,
+        of: Arc<Mutex<GroupMachine>>,
     ) {
         let request = BackfillRequest {
             group: group.name.clone(),

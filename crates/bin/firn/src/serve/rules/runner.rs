@@ -5,7 +5,7 @@
 //! group continues.
 
 use super::RuleManagerState;
-use super::under_way::{Done, RunningTaskSet};
+use super::under_way::{GroupTaskOutcome, RunningTaskSet};
 use firn_ingest::{InstantAge, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::error::{Error, ErrorKind};
@@ -193,7 +193,8 @@ impl RuleGroupTaskState {
     }
 
     /// Extracts the event, and keeps the span of an evaluation until its samples are stored.
-    fn record_event(&self, (event, span): Done) -> GroupEvent {
+    fn record_event(&self, outcome: GroupTaskOutcome) -> GroupEvent {
+        let GroupTaskOutcome { event, span } = outcome;
         if let GroupEvent::Answered { rule, .. } = &event {
             let mut spans = lock(&self.spans);
             match span {
@@ -288,7 +289,7 @@ impl RuleGroupTaskState {
         of: AppendOrigin,
         is_late: bool,
         batch: Batch,
-    ) -> impl Future<Output = Done> + use<> {
+    ) -> impl Future<Output = GroupTaskOutcome> + use<> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
         let age = match (self.is_past, is_late) {
             (true, _) => InstantAge::Past,
@@ -297,8 +298,8 @@ impl RuleGroupTaskState {
         };
         let span = self.parent_span(of);
         async move {
-            let outcome = append(&shared, (&group, age), batch, span.as_ref()).await;
-            (GroupEvent::Stored { of, outcome }, None)
+            let outcome = append(&shared, &group, age, batch, span.as_ref()).await;
+            GroupEvent::Stored { of, outcome }.into()
         }
     }
 
@@ -308,7 +309,7 @@ impl RuleGroupTaskState {
         rule: usize,
         matchers: Vec<Matcher>,
         range: TimeRange,
-    ) -> impl Future<Output = Done> + use<> {
+    ) -> impl Future<Output = GroupTaskOutcome> + use<> {
         let question = self.question(rule, range.max);
         let app = self.shared.around.app.clone();
         let name = self.group.rules[rule].name.clone();
@@ -323,7 +324,7 @@ impl RuleGroupTaskState {
                 );
                 Vec::new()
             });
-            (GroupEvent::Restored { rule, kept }, None)
+            GroupEvent::Restored { rule, kept }.into()
         }
     }
 
@@ -345,7 +346,7 @@ impl RuleGroupTaskState {
         rule: usize,
         instant: RuleInstant,
         is_extra: bool,
-    ) -> impl Future<Output = Done> + use<> {
+    ) -> impl Future<Output = GroupTaskOutcome> + use<> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
         let query_offset = lock(&self.machine).query_offset();
         let question = self.question(rule, instant.before(query_offset).ms());
@@ -376,9 +377,12 @@ impl RuleGroupTaskState {
             match retry_while_queue_full(ask, pause).await {
                 Ok(((found, took), span)) => {
                     shared.metrics.evaluation_duration.observe(took);
-                    (GroupEvent::Answered { rule, found, took }, span)
+                    GroupTaskOutcome {
+                        event: GroupEvent::Answered { rule, found, took },
+                        span,
+                    }
                 }
-                Err(why) => (query_failed_event(rule, why), None),
+                Err(why) => query_failed_event(rule, why).into(),
             }
         }
     }
@@ -392,7 +396,7 @@ impl RuleGroupTaskState {
         let settings = lock(&self.machine).settings();
         let of = self.machine.clone();
         let backfills = &self.shared.backfills;
-        backfills.make_up(self.shared.clone(), &self.group, settings, (owed, of));
+        backfills.make_up(self.shared.clone(), &self.group, settings, owed, of);
     }
 
     async fn ended(&self, keep: Option<SavedGroup>) {
@@ -444,7 +448,8 @@ where
 /// Stores the samples of a rule as one batch. Both steps are children of `span`.
 pub(super) async fn append(
     shared: &RuleManagerState,
-    (group, age): (&RuleGroup, InstantAge),
+    group: &RuleGroup,
+    age: InstantAge,
     batch: Batch,
     span: Option<&SpanContext>,
 ) -> Result<AppendOutcome, Error> {

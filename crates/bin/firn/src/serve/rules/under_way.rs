@@ -9,13 +9,23 @@ use std::collections::HashMap;
 use tokio::task::{Id, JoinSet};
 use tracing::warn;
 
-/// Event at the end of an action, and the span of the evaluation if it is part of a trace.
-pub(super) type Done = (GroupEvent, Option<SpanContext>);
+/// The outcome of a task: the event at the end of its action.
+pub(super) struct GroupTaskOutcome {
+    pub(super) event: GroupEvent,
+    /// The span of the evaluation if it is part of a trace.
+    pub(super) span: Option<SpanContext>,
+}
+
+impl From<GroupEvent> for GroupTaskOutcome {
+    fn from(event: GroupEvent) -> Self {
+        Self { event, span: None }
+    }
+}
 
 /// Set of running tasks of a group. Dropping it aborts the tasks. See the module.
 #[derive(Default)]
 pub(super) struct RunningTaskSet {
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<GroupTaskOutcome>,
     /// Event that each task yields if it panics, by the id of the task.
     otherwise: HashMap<Id, GroupEvent>,
 }
@@ -25,7 +35,7 @@ impl RunningTaskSet {
     pub(super) fn begin(
         &mut self,
         otherwise: GroupEvent,
-        work: impl Future<Output = Done> + Send + 'static,
+        work: impl Future<Output = GroupTaskOutcome> + Send + 'static,
     ) {
         let task = self.tasks.spawn(work);
         self.otherwise.insert(task.id(), otherwise);
@@ -37,7 +47,7 @@ impl RunningTaskSet {
 
     /// Waits for the next task and returns its outcome, or `None` if no task is running. Cancel
     /// safe.
-    pub(super) async fn next(&mut self) -> Option<Done> {
+    pub(super) async fn next(&mut self) -> Option<GroupTaskOutcome> {
         match self.tasks.join_next_with_id().await? {
             Ok((id, done)) => {
                 self.otherwise.remove(&id);
@@ -47,7 +57,7 @@ impl RunningTaskSet {
                 // The panic itself was logged by its hook.
                 warn!(error = %e, "task of a rule group failed");
                 let event = self.otherwise.remove(&e.id())?;
-                Some((event, None))
+                Some(event.into())
             }
         }
     }

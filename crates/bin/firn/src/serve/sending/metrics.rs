@@ -176,22 +176,16 @@ fn collect_queues(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
         ),
     ];
     for (name, help, value) in gauges {
-        write_per_receiver(sink, senders, (name, help), |s| {
-            MetricValue::Gauge(value(s))
-        });
+        write_per_receiver(sink, senders, name, help, |s| MetricValue::Gauge(value(s)));
     }
-    let retries = (
-        "enqueue_retries_total",
-        "Requests that could not be written to the queue on disk; their senders retry.",
-    );
-    write_per_receiver(sink, senders, retries, |sender| {
+    let name = "enqueue_retries_total";
+    let help = "Requests that could not be written to the queue on disk; their senders retry.";
+    write_per_receiver(sink, senders, name, help, |sender| {
         MetricValue::Counter(sender.refused_bodies as f64)
     });
-    let duration = (
-        "sent_batch_duration_seconds",
-        "Duration of answered requests.",
-    );
-    write_per_receiver(sink, senders, duration, |sender| {
+    let name = "sent_batch_duration_seconds";
+    let help = "Duration of answered requests.";
+    write_per_receiver(sink, senders, name, help, |sender| {
         MetricValue::Histogram(&sender.target.latency)
     });
 }
@@ -232,9 +226,7 @@ fn collect_shards(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
         ),
     ];
     for (name, help, value) in gauges {
-        write_per_receiver(sink, senders, (name, help), |s| {
-            MetricValue::Gauge(value(s))
-        });
+        write_per_receiver(sink, senders, name, help, |s| MetricValue::Gauge(value(s)));
     }
 }
 
@@ -258,7 +250,7 @@ fn collect_counts(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
         ];
         for (kind, what, count) in kinds {
             let (name, help) = (format!("{kind}{suffix}"), format!("{what} {help}"));
-            write_per_receiver(sink, senders, (&name, &help), |sender| {
+            write_per_receiver(sink, senders, &name, &help, |sender| {
                 MetricValue::Counter(count(tally(sender)) as f64)
             });
         }
@@ -271,8 +263,8 @@ fn collect_counts(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) {
             MetricValue::Counter(sender.target.apart.get() as f64),
         );
     }
-    let bytes = ("bytes_total", "Bytes of requests accepted by the receiver.");
-    write_per_receiver(sink, senders, bytes, |sender| {
+    let help = "Bytes of requests accepted by the receiver.";
+    write_per_receiver(sink, senders, "bytes_total", help, |sender| {
         MetricValue::Counter(sender.target.sent_bytes.get() as f64)
     });
 }
@@ -342,7 +334,7 @@ fn collect_metadata(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) 
         ),
     ];
     for (name, help, count) in counters {
-        write_per_receiver(sink, senders, (name, help), |sender| {
+        write_per_receiver(sink, senders, name, help, |sender| {
             MetricValue::Counter(count(&sender.metadata) as f64)
         });
     }
@@ -353,7 +345,8 @@ fn collect_metadata(senders: &[ReceiverMetricsView], sink: &mut dyn MetricSink) 
 fn write_per_receiver<'s>(
     sink: &mut dyn MetricSink,
     senders: &'s [ReceiverMetricsView],
-    (name, help): (&str, &str),
+    name: &str,
+    help: &str,
     value: impl Fn(&'s ReceiverMetricsView) -> MetricValue<'s>,
 ) {
     let name = format!("prometheus_remote_storage_{name}");

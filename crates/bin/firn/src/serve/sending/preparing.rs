@@ -85,7 +85,7 @@ impl RequestPreparer for ReceiverRequestBuilder {
         let known = known.unwrap_or_default();
         let rounds = self
             .outgoing
-            .build_rounds(&kept, (&known, is_behind), &self.limits);
+            .build_rounds(&kept, &known, is_behind, &self.limits);
         rounds.into_iter().map(|round| self.parcel(round)).collect()
     }
 }

@@ -12,7 +12,7 @@ use super::{
     judged, matched,
 };
 use crate::api::{label_values, seconds};
-use crate::compare::system::{ComparedSystem, FetchResult};
+use crate::compare::system::{ComparedSystem, FetchResult, FetchResultPair};
 use crate::compare::verdict::ComparisonVerdict;
 use crate::judge::answer::{AnswerData, ApiAnswer, LabelSet, label_text, series_text};
 use crate::judge::{AnswerDifferences, DifferenceClass, DifferenceSpot};
@@ -223,20 +223,19 @@ impl ComparisonRound<'_> {
         found.into_iter().collect()
     }
 
-    fn look_up(
-        &self,
-        look_up: &SystemIndexLookup<'_>,
-        answers: &(FetchResult, FetchResult),
-    ) -> ComparedQuery {
+    fn look_up(&self, look_up: &SystemIndexLookup<'_>, answers: &FetchResultPair) -> ComparedQuery {
         let (pass, question) = (look_up.pass, &look_up.question);
-        let (baseline, candidate) = answers;
+        let FetchResultPair {
+            baseline,
+            candidate,
+        } = answers;
         let verdict = self.verdict(baseline, candidate, false);
         let listings = match verdict.outcome {
             ComparisonOutcome::Mismatch => extract_listings(look_up, answers),
             _ => None,
         };
         let verdict = match listings {
-            Some(listings) => match self.compared(look_up, &listings) {
+            Some((b, c)) => match self.compared(look_up, &b, &c) {
                 Ok(found) => ComparisonVerdict::from_differences(found),
                 Err(reason) => return judged(pass, question, ComparisonOutcome::Skip, reason),
             },
@@ -256,12 +255,13 @@ impl ComparisonRound<'_> {
         self.keep_difference(&found, &verdict)
     }
 
-    /// Compares two listings, ignoring entries without data. Fails with the reason if too many
-    /// entries would have to be queried.
+    /// Compares the listings of the baseline and the candidate, ignoring entries without data. Fails
+    /// with the reason if too many entries would have to be queried.
     fn compared(
         &self,
         look_up: &SystemIndexLookup<'_>,
-        (b, c): &(Listing, Listing),
+        baseline: &Listing,
+        candidate: &Listing,
     ) -> Result<AnswerDifferences, String> {
         let mut found = AnswerDifferences::default();
         let mut note = |class, baseline: Value, candidate: Value| {
@@ -274,8 +274,8 @@ impl ComparisonRound<'_> {
                 candidate,
             });
         };
-        let missing = self.query_unmatched(look_up, (b, c), &self.pair.baseline);
-        let extra = self.query_unmatched(look_up, (c, b), &self.pair.candidate);
+        let missing = self.query_unmatched(look_up, baseline, candidate, &self.pair.baseline);
+        let extra = self.query_unmatched(look_up, candidate, baseline, &self.pair.candidate);
         if let UnmatchedEntriesResult::HasData(entry) = &missing {
             note(look_up.missing, entry.as_str().into(), Value::Null);
         }
@@ -283,8 +283,8 @@ impl ComparisonRound<'_> {
             let nothing = format!("no {entry}");
             note(look_up.extra, nothing.into(), entry.as_str().into());
         }
-        for (entry, known) in b {
-            if let Some(other) = c.get(entry).filter(|other| *other != known) {
+        for (entry, known) in baseline {
+            if let Some(other) = candidate.get(entry).filter(|other| *other != known) {
                 note(DifferenceClass::Value, known.clone(), other.clone());
             }
         }
@@ -318,7 +318,8 @@ impl ComparisonRound<'_> {
     fn query_unmatched(
         &self,
         look_up: &SystemIndexLookup<'_>,
-        (one, other): (&Listing, &Listing),
+        one: &Listing,
+        other: &Listing,
         system: &ComparedSystem,
     ) -> UnmatchedEntriesResult {
         let lone = one.keys().filter(|entry| !other.contains_key(*entry));
@@ -359,22 +360,22 @@ enum UnmatchedEntriesResult {
 /// Extracts the entries of both answers; returns `None` if one of them is not a listing.
 fn extract_listings(
     look_up: &SystemIndexLookup<'_>,
-    (baseline, candidate): &(FetchResult, FetchResult),
+    answers: &FetchResultPair,
 ) -> Option<(Listing, Listing)> {
     let list = |fetched: &FetchResult| (look_up.list)(&fetched.answer().ok()?);
-    Some((list(baseline)?, list(candidate)?))
+    Some((list(&answers.baseline)?, list(&answers.candidate)?))
 }
 
 /// Returns the entries that both answers list. An answer that is not a listing counts as empty.
 fn common_entries(
-    (baseline, candidate): &(FetchResult, FetchResult),
+    answers: &FetchResultPair,
     list: &dyn Fn(&ApiAnswer<'_>) -> Option<Listing>,
 ) -> Listing {
     let read = |fetched: &FetchResult| {
         let listing = fetched.answer().ok().and_then(|answer| list(&answer));
         listing.unwrap_or_default()
     };
-    let (mut both, other) = (read(baseline), read(candidate));
+    let (mut both, other) = (read(&answers.baseline), read(&answers.candidate));
     both.retain(|name, _| other.contains_key(name));
     both
 }

@@ -213,8 +213,7 @@ impl QueryLoadPlan {
         let (begun, begun_ms) = (Instant::now(), now_ms());
         let mut asked = std::thread::scope(|scope| {
             let connection = |_| {
-                scope
-                    .spawn(|| self.send_due_queries((begun, begun_ms), &next, (end, times), access))
+                scope.spawn(|| self.send_due_queries(begun, begun_ms, &next, end, times, access))
             };
             let connections: Vec<_> = (0..self.connections).map(connection).collect();
             let mut all = QueryLoadOutcomes::default();
@@ -275,9 +274,11 @@ impl QueryLoadPlan {
     /// connections for them.
     fn send_due_queries(
         &self,
-        (begun, begun_ms): (Instant, i64),
+        begun: Instant,
+        begun_ms: i64,
         next: &AtomicU64,
-        (end, times): (&LoadEndSignal, &QueryLatencyMetrics),
+        end: &LoadEndSignal,
+        times: &QueryLatencyMetrics,
         access: PushAccess<'_>,
     ) -> QueryLoadOutcomes {
         let config = ureq::Agent::config_builder()

@@ -72,7 +72,8 @@ impl LoadGoals {
         let mut judged = vec![share(
             format!("writes within {:?}", self.write_within),
             self.write_share,
-            (in_time, outcome.requests),
+            in_time,
+            outcome.requests,
         )];
         if let Some(asked) = asked {
             let total = asked.total();
@@ -80,7 +81,8 @@ impl LoadGoals {
             judged.push(share(
                 "reads successful".into(),
                 self.read_share,
-                (good, total.count()),
+                good,
+                total.count(),
             ));
             let average = total.average_seconds();
             judged.push(GoalResult {
@@ -133,7 +135,7 @@ pub fn fairness(asked: &QueryLoadOutcomes) -> Option<f64> {
 }
 
 /// Checks whether `good` of `all` requests reach the required share.
-fn share(what: String, wanted: f64, (good, all): (u64, u64)) -> GoalResult {
+fn share(what: String, wanted: f64, good: u64, all: u64) -> GoalResult {
     let reached = good as f64 / all.max(1) as f64;
     GoalResult {
         goal: format!("{} % of {what}", percent(wanted)),

@@ -62,9 +62,9 @@ impl FloatHistogram {
         match other.schema.cmp(&self.schema) {
             Ordering::Less => {
                 self.coarsen_to(other.schema);
-                self.add_sides((&other.positive, &other.negative), sign);
+                self.add_sides(&other.positive, &other.negative, sign);
             }
-            Ordering::Equal => self.add_sides((&other.positive, &other.negative), sign),
+            Ordering::Equal => self.add_sides(&other.positive, &other.negative, sign),
             Ordering::Greater => {
                 let by = (other.schema - self.schema).unsigned_abs();
                 let coarser = |side: &HistogramSide| {
@@ -76,7 +76,7 @@ impl FloatHistogram {
                     side
                 };
                 let sides = (coarser(&other.positive), coarser(&other.negative));
-                self.add_sides((&sides.0, &sides.1), sign);
+                self.add_sides(&sides.0, &sides.1, sign);
             }
         }
         Ok(joined)
@@ -109,7 +109,7 @@ impl FloatHistogram {
     }
 
     /// Adds buckets of the same schema, except those that the zero bucket covers.
-    fn add_sides(&mut self, (positive, negative): (&HistogramSide, &HistogramSide), sign: f64) {
+    fn add_sides(&mut self, positive: &HistogramSide, negative: &HistogramSide, sign: f64) {
         let compensated = self.lost.is_some();
         let beyond_zero = [positive, negative].map(|side| self.first_beyond_zero(side));
         self.positive

@@ -11,13 +11,15 @@ impl FloatHistogram {
         let mut cells = vec![KahanSum::default(); shared.len() + 1];
         map_into(
             &mut cells,
-            (&self.positive, &self.custom_values),
+            &self.positive,
+            &self.custom_values,
             &shared,
             1.0,
         );
         map_into(
             &mut cells,
-            (&other.positive, &other.custom_values),
+            &other.positive,
+            &other.custom_values,
             &shared,
             sign,
         );
@@ -36,8 +38,8 @@ impl FloatHistogram {
         let shared = intersection(&self.custom_values, &previous.custom_values);
         let counts = |histogram: &Self| {
             let mut cells = vec![0.0; shared.len() + 1];
-            let side = (&histogram.positive, &histogram.custom_values[..]);
-            for (at, (_, cell)) in target_indexes(side, &shared).zip(histogram.positive.cells()) {
+            let (side, bounds) = (&histogram.positive, &histogram.custom_values);
+            for (at, (_, cell)) in target_indexes(side, bounds, &shared).zip(side.cells()) {
                 cells[at] += cell.sum;
             }
             cells
@@ -63,7 +65,8 @@ fn intersection(a: &[f64], b: &[f64]) -> Vec<f64> {
 /// Returns, for each bucket of a side, the index of the bucket between the `shared` bounds that
 /// contains it.
 fn target_indexes<'a>(
-    (side, bounds): (&'a HistogramSide, &'a [f64]),
+    side: &'a HistogramSide,
+    bounds: &'a [f64],
     shared: &'a [f64],
 ) -> impl Iterator<Item = usize> + 'a {
     side.indexes().iter().map(move |index| {
@@ -72,8 +75,14 @@ fn target_indexes<'a>(
     })
 }
 
-fn map_into(cells: &mut [KahanSum], side: (&HistogramSide, &[f64]), shared: &[f64], sign: f64) {
-    for (at, (_, cell)) in target_indexes(side, shared).zip(side.0.cells()) {
+fn map_into(
+    cells: &mut [KahanSum],
+    side: &HistogramSide,
+    bounds: &[f64],
+    shared: &[f64],
+    sign: f64,
+) {
+    for (at, (_, cell)) in target_indexes(side, bounds, shared).zip(side.cells()) {
         cells[at] = cells[at].add_sum(cell.map(|number| sign * number));
     }
 }

@@ -63,7 +63,8 @@ pub(super) fn encode_message(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8>
         series_message.clear();
         put_series(
             &mut series_message,
-            (series, batch.exemplars().iter_series(number as u64)),
+            series,
+            batch.exemplars().iter_series(number as u64),
             &mut table,
         );
         if let Some(said) = said.get(series.labels.get(METRIC_NAME)) {
@@ -91,7 +92,8 @@ pub(super) fn encode_message(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8>
 
 fn put_series<'b>(
     out: &mut Vec<u8>,
-    (series, exemplars): (SeriesSamples<'b>, impl Iterator<Item = TimedExemplar<'b>>),
+    series: SeriesSamples<'b>,
+    exemplars: impl Iterator<Item = TimedExemplar<'b>>,
     table: &mut SymbolTableEncoder<'b>,
 ) {
     let mut part = Vec::new();
@@ -106,8 +108,8 @@ fn put_series<'b>(
     }
     for sample in series.histograms {
         part.clear();
-        let times = (sample.time, sample.start_time);
-        put_histogram(&mut part, times, &sample.histogram);
+        let (time, start_time) = (sample.time, sample.start_time);
+        put_histogram(&mut part, time, start_time, &sample.histogram);
         put_bytes(out, field::SERIES_HISTOGRAM, &part);
     }
     for exemplar in exemplars {

@@ -1,6 +1,6 @@
 //! Decodes the exemplars of version 2.0.
 
-use super::symbols::WriteRequestSymbols;
+use super::symbols::MessageSymbols;
 use super::{decode_packed, resolve};
 use crate::error::WireError;
 use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
@@ -22,7 +22,7 @@ pub(super) const LABEL_BYTES_MAX: usize = 4 * LABELS_MAX;
 /// timestamp it gets timestamp zero, as in upstream.
 pub(super) fn read(
     message: &[u8],
-    (request, symbols): (&[u8], &WriteRequestSymbols),
+    table: MessageSymbols<'_>,
     batch: &mut Batch,
 ) -> Result<Result<(), SeriesRejection>, WireError> {
     let (mut value, mut time) = (0.0, 0);
@@ -48,7 +48,7 @@ pub(super) fn read(
             _ => cursor.skip(wire_type)?,
         }
     }
-    let pairs = match resolve(&refs, request, symbols) {
+    let pairs = match resolve(&refs, table) {
         Ok(pairs) => pairs,
         Err(message) => {
             return Ok(Err(SeriesRejection {

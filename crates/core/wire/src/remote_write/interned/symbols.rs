@@ -117,6 +117,29 @@ impl WriteRequestSymbols {
     }
 }
 
+/// The symbol table of a message: the symbols together with the bytes that they are slices of.
+#[derive(Clone, Copy)]
+pub(super) struct MessageSymbols<'m> {
+    message: &'m [u8],
+    symbols: &'m WriteRequestSymbols,
+}
+
+impl<'m> MessageSymbols<'m> {
+    /// Returns the table of `message`, whose symbols were added to `symbols`.
+    pub(super) fn new(message: &'m [u8], symbols: &'m WriteRequestSymbols) -> Self {
+        Self { message, symbols }
+    }
+
+    /// Returns the bytes of the symbol with this number, if it exists.
+    pub(super) fn get(self, number: u32) -> Option<&'m [u8]> {
+        self.symbols.get(self.message, number)
+    }
+
+    pub(super) fn len(self) -> usize {
+        self.symbols.len()
+    }
+}
+
 /// The keys of a request, one after another. The memory after the last key may contain stale bytes,
 /// and leaves space for a short label.
 #[derive(Debug, Default)]
@@ -161,12 +184,12 @@ impl SeriesKeyBuffer {
     pub(super) fn write(
         &mut self,
         refs: &[u8],
-        (message, symbols): (&[u8], &WriteRequestSymbols),
+        table: MessageSymbols<'_>,
         limits: &WireLimits,
         charges: &mut RequestMemoryAccount<'_>,
     ) -> Result<Option<SeriesKeyRange>, WireError> {
         let start = self.written;
-        let metric_name = symbols.metric_name.unwrap_or(NONE);
+        let metric_name = table.symbols.metric_name.unwrap_or(NONE);
         let mut key = SeriesKeyRange {
             start,
             end: start,
@@ -182,11 +205,14 @@ impl SeriesKeyBuffer {
             if name == metric_name {
                 key.metric = Some(value);
             }
-            let numbers = (name as usize, value as usize);
-            if self.write_short_label(numbers, &symbols.pieces).is_some() {
+            let pieces = &table.symbols.pieces;
+            if self
+                .write_short_label(name as usize, value as usize, pieces)
+                .is_some()
+            {
                 continue;
             }
-            let parts = symbols.get(message, name).zip(symbols.get(message, value));
+            let parts = table.get(name).zip(table.get(value));
             let fits = |(name, value): &(&[u8], &[u8])| {
                 name.len() <= limits.label_name_bytes_max
                     && value.len() <= limits.label_value_bytes_max
@@ -217,7 +243,7 @@ impl SeriesKeyBuffer {
     /// Writes a label of short symbols; returns `None` if one is missing or long, or the buffer is
     /// too small.
     #[inline]
-    fn write_short_label(&mut self, (name, value): (usize, usize), pieces: &[Piece]) -> Option<()> {
+    fn write_short_label(&mut self, name: usize, value: usize, pieces: &[Piece]) -> Option<()> {
         let (name, value) = (pieces.get(name)?, pieces.get(value)?);
         let (name_bytes, value_bytes) = (usize::from(name[0]), usize::from(value[0]));
         let label = 4 + name_bytes + value_bytes;

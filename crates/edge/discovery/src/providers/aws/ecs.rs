@@ -177,9 +177,18 @@ impl EcsDiscovery {
             s.clusters.clone()
         };
         let limit = s.concurrency;
-        let (base, batches) = (json!({"include": ["TAGS"]}), ("clusters", CLUSTERS_MAX));
-        let clusters: Vec<EcsClusterList> =
-            describe_batched(&ecs, "DescribeClusters", base, batches, &clusters, limit).await?;
+        let base = json!({"include": ["TAGS"]});
+        let operation = "DescribeClusters";
+        let clusters: Vec<EcsClusterList> = describe_batched(
+            &ecs,
+            operation,
+            base,
+            "clusters",
+            CLUSTERS_MAX,
+            &clusters,
+            limit,
+        )
+        .await?;
         let clusters = clusters.into_iter().flat_map(|page| page.clusters);
         let port = s.port;
         let mut groups = Vec::new();
@@ -241,7 +250,8 @@ async fn describe_batched<T>(
     session: &AwsSession,
     operation: &'static str,
     base: Value,
-    (key, names_max): (&str, usize),
+    key: &str,
+    names_max: usize,
     names: &[String],
     limit: usize,
 ) -> Result<Vec<T>, Error>
@@ -272,23 +282,32 @@ async fn fetch_cluster(
     let arn = cluster.cluster_arn.clone();
     let services = list_arns(ecs, "ListServices", &json!({"cluster": arn})).await?;
     let tagged = json!({"cluster": arn, "include": ["TAGS"]});
-    let batches = ("services", SERVICES_MAX);
     let operation = "DescribeServices";
-    let services: Vec<EcsServiceList> =
-        describe_batched(ecs, operation, tagged.clone(), batches, &services, limit).await?;
+    let (base, names_max) = (tagged.clone(), SERVICES_MAX);
+    let services: Vec<EcsServiceList> = describe_batched(
+        ecs, operation, base, "services", names_max, &services, limit,
+    )
+    .await?;
     let services = services.into_iter().flat_map(|page| page.services);
-    let batches = ("tasks", TASKS_MAX);
-    let tasks: Vec<EcsTaskList> =
-        describe_batched(ecs, "DescribeTasks", tagged, batches, &tasks, limit).await?;
+    let tasks: Vec<EcsTaskList> = describe_batched(
+        ecs,
+        "DescribeTasks",
+        tagged,
+        "tasks",
+        TASKS_MAX,
+        &tasks,
+        limit,
+    )
+    .await?;
     let tasks: Vec<EcsTask> = tasks.into_iter().flat_map(|page| page.tasks).collect();
     let hosts = tasks.iter().map(|task| task.container_instance_arn.clone());
     let hosts: BTreeSet<String> = hosts.filter(|arn| !arn.is_empty()).collect();
     let hosts: Vec<String> = hosts.into_iter().collect();
-    let batches = ("containerInstances", TASKS_MAX);
+    let key = "containerInstances";
     let base = json!({"cluster": arn});
     let operation = "DescribeContainerInstances";
     let instances: Vec<EcsContainerInstanceList> =
-        describe_batched(ecs, operation, base, batches, &hosts, limit).await?;
+        describe_batched(ecs, operation, base, key, TASKS_MAX, &hosts, limit).await?;
     let instances: BTreeMap<String, String> = instances
         .into_iter()
         .flat_map(|page| page.container_instances)

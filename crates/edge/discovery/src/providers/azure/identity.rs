@@ -10,7 +10,7 @@ use firn_http_client::{HttpSettings, RequestSigner, Secret, form_encode, reveal}
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -94,6 +94,18 @@ pub enum AzureIdentity {
         /// The `tenant_id` key: directory (tenant) that is used if the environment names none.
         tenant: String,
     },
+}
+
+/// The credentials of an application that authenticates with a certificate, for one request of a
+/// token.
+#[derive(Clone, Copy)]
+struct AzureCertificateLogin<'a> {
+    tenant: &'a str,
+    client: &'a str,
+    file: &'a Path,
+    key_file: Option<&'a Path>,
+    password: &'a Secret,
+    sends_chain: bool,
 }
 
 /// The `azuread` key of remote write: how requests to Azure services are authenticated.
@@ -215,29 +227,28 @@ impl AzureTokenIssuer {
     /// so that replaced certificates take effect.
     async fn request_certificate_token(
         &self,
-        (tenant, client): (&str, &str),
-        files: (&PathBuf, Option<&PathBuf>),
-        (password, sends_chain): (&Secret, bool),
+        login: AzureCertificateLogin<'_>,
         now_ms: i64,
     ) -> Result<IssuedToken, Error> {
-        let read = async |path: &PathBuf, what| {
+        let read = async |path: &Path, what| {
             let read = read_async(path).await;
             read.map_err(|e| {
                 invalid_response_error(format!("failed to read {what} {}: {e}", path.display()))
             })
         };
-        let mut data = read(files.0, "certificate file").await?;
-        if let Some(key) = files.1 {
+        let mut data = read(login.file, "certificate file").await?;
+        if let Some(key) = login.key_file {
             data.push(b'\n');
             data.extend(read(key, "private key file").await?);
         }
-        let password = reveal(password, "certificate password").await?;
+        let password = reveal(login.password, "certificate password").await?;
         let parsed = AzureClientCertificate::parse_certificate(&data, &password);
         let parsed = parsed.map_err(|e| {
             invalid_response_error(format!("failed to parse certificate data: {e}"))
         })?;
+        let AzureCertificateLogin { tenant, client, .. } = login;
         let audience = self.token_url(tenant);
-        let statement = parsed.sign_assertion(client, &audience, now_ms / 1000, sends_chain);
+        let statement = parsed.sign_assertion(client, &audience, now_ms / 1000, login.sends_chain);
         let statement = statement.map_err(invalid_response_error)?;
         let proof = [
             ("client_assertion", statement.as_str()),
@@ -328,11 +339,15 @@ impl AzureTokenIssuer {
             let password = self.read_variable("AZURE_CLIENT_CERTIFICATE_PASSWORD");
             let password = Secret::Inline(password.unwrap_or_default());
             let sends_chain = self.read_variable("AZURE_CLIENT_SEND_CERTIFICATE_CHAIN");
-            let sends_chain = sends_chain.is_some_and(|value| value == "1" || value == "true");
-            let (who, file) = ((tenant.as_str(), client.as_str()), PathBuf::from(file));
-            return self
-                .request_certificate_token(who, (&file, None), (&password, sends_chain), now_ms)
-                .await;
+            let login = AzureCertificateLogin {
+                tenant: &tenant,
+                client: &client,
+                file: Path::new(&file),
+                key_file: None,
+                password: &password,
+                sends_chain: sends_chain.is_some_and(|value| value == "1" || value == "true"),
+            };
+            return self.request_certificate_token(login, now_ms).await;
         }
         if self.read_variable("AZURE_FEDERATED_TOKEN_FILE").is_some() {
             return self.request_workload_token(tenant, "", None).await;
@@ -362,10 +377,15 @@ impl AccessTokenIssuer for AzureTokenIssuer {
                 password,
                 sends_chain,
             } => {
-                let files = (file, key_file.as_ref());
-                let how = (password, *sends_chain);
-                self.request_certificate_token((tenant, client), files, how, now_ms)
-                    .await
+                let login = AzureCertificateLogin {
+                    tenant,
+                    client,
+                    file,
+                    key_file: key_file.as_deref(),
+                    password,
+                    sends_chain: *sends_chain,
+                };
+                self.request_certificate_token(login, now_ms).await
             }
             AzureIdentity::Managed { client } => self.request_managed_token(client).await,
             AzureIdentity::Workload {
