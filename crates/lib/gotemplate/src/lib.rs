@@ -137,7 +137,7 @@ pub fn expand(
         path_prefix: data.path_prefix,
         time: data.time,
     };
-    let source = run::ParsedTemplate {
+    let source = tree::ParsedTemplate {
         name: &name,
         definitions: &definitions,
         refused: &BTreeMap::new(),
@@ -182,7 +182,7 @@ pub fn expand_console(
         time: console.time,
     };
     let made = html::escape(&name, &read_definitions).and_then(|escaped| {
-        let source = run::ParsedTemplate {
+        let source = tree::ParsedTemplate {
             name: &name,
             definitions: &escaped.definitions,
             refused: &escaped.refused,

@@ -4,29 +4,21 @@
 //! byte of a function result counts towards the limits. Follows Go's `text/template/exec.go`.
 
 mod call;
+mod elements;
 mod field;
 mod method;
 
 use super::format;
 use super::input::{QueryFn, TemplateEnvironment, TemplateLimits};
 use super::tree::{
-    BranchKind, Definitions, List, STACK_ADDED_BYTES, STACK_LEFT_BYTES, TemplateBranch,
+    BranchKind, List, ParsedTemplate, STACK_ADDED_BYTES, STACK_LEFT_BYTES, TemplateBranch,
     TemplateCommand, TemplateDefinition, TemplateErrorNode, TemplateFile, TemplateNode,
     TemplateOperand, TemplatePipeline, TemplateTerm,
 };
 use super::value::TemplateValue;
+use elements::elements;
 use firn_model::quote::quote;
-use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// A parsed template and all definitions that it may call, ready for execution.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ParsedTemplate<'t> {
-    pub name: &'t str,
-    pub definitions: &'t Definitions,
-    /// Definitions that cannot be included in a page, by name, with their error messages.
-    pub refused: &'t BTreeMap<String, String>,
-}
 
 /// Reason for leaving the current body early: an error, or a statement that leaves the iteration of
 /// a loop.
@@ -498,44 +490,4 @@ impl<'t> TemplateRun<'t, '_> {
             Err(format::OutputTooLong) => self.too_long(),
         }
     }
-}
-
-/// Returns the elements for a loop over `value`, with their indices or keys; `None` if the type
-/// cannot be iterated.
-fn elements<'v>(
-    value: &'v TemplateValue,
-) -> Option<Box<dyn Iterator<Item = (TemplateValue, TemplateValue)> + 'v>> {
-    fn numbered<'v>(
-        values: impl Iterator<Item = TemplateValue> + 'v,
-    ) -> Box<dyn Iterator<Item = (TemplateValue, TemplateValue)> + 'v> {
-        Box::new(
-            values
-                .enumerate()
-                .map(|(i, value)| (TemplateValue::int(i), value)),
-        )
-    }
-    let key = |key: &Rc<[u8]>| TemplateValue::String(Rc::clone(key));
-    Some(match value {
-        TemplateValue::Int(int, count) => {
-            let element = |index| (TemplateValue::Invalid, TemplateValue::Int(*int, index));
-            Box::new((0..*count).map(element))
-        }
-        TemplateValue::Query(query) => {
-            let sample = |index| Some(TemplateValue::Sample(Some(query.get(index)?)));
-            numbered((0..query.len()).map_while(sample))
-        }
-        TemplateValue::Floats(floats) => numbered(floats.iter().copied().map(TemplateValue::Float)),
-        TemplateValue::Texts(texts) => numbered(texts.iter().cloned().map(TemplateValue::String)),
-        TemplateValue::Params(map) => {
-            let texts = |texts: &Rc<[_]>| TemplateValue::Texts(Rc::clone(texts));
-            Box::new(map.iter().map(move |(k, v)| (key(k), texts(v))))
-        }
-        TemplateValue::Strings(map) => Box::new(map.iter().map(move |(k, v)| (key(k), key(v)))),
-        TemplateValue::Args(map) => Box::new(
-            map.iter()
-                .map(move |(k, v)| (key(k), TemplateValue::wrap_interface(v.clone()))),
-        ),
-        TemplateValue::Invalid => Box::new(std::iter::empty()),
-        _ => return None,
-    })
 }

@@ -26,6 +26,15 @@ pub(super) type Bodies = BTreeMap<String, List>;
 /// libraries.
 pub(super) type Definitions = BTreeMap<String, TemplateDefinition>;
 
+/// A parsed template and all definitions that it may call, ready for execution.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ParsedTemplate<'t> {
+    pub name: &'t str,
+    pub definitions: &'t Definitions,
+    /// Definitions that cannot be included in a page, by name, with their error messages.
+    pub refused: &'t BTreeMap<String, String>,
+}
+
 /// A body and the file to which its positions refer, both shared by reference counting.
 #[derive(Clone, Debug)]
 pub(super) struct TemplateDefinition {

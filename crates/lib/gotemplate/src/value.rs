@@ -97,12 +97,9 @@ impl NamedArgs {
         let height = 1 + entries.values().map(height).max().unwrap_or(0);
         (height <= Self::HEIGHT_MAX).then_some(Self { entries, height })
     }
-}
 
-impl std::ops::Deref for NamedArgs {
-    type Target = BTreeMap<Bytes, TemplateValue>;
-
-    fn deref(&self) -> &Self::Target {
+    /// Returns the arguments by name.
+    pub fn entries(&self) -> &BTreeMap<Bytes, TemplateValue> {
         &self.entries
     }
 }
@@ -285,7 +282,7 @@ impl TemplateValue {
             Self::Strings(map) => !map.is_empty(),
             Self::Params(map) => !map.is_empty(),
             Self::Texts(texts) => !texts.is_empty(),
-            Self::Args(map) => !map.is_empty(),
+            Self::Args(args) => !args.entries().is_empty(),
             Self::Floats(floats) => !floats.is_empty(),
             Self::Query(query) => query.len() > 0,
             _ => true,
@@ -335,9 +332,12 @@ impl TemplateValue {
         match self {
             Self::Strings(map) => Self::String(map.get(key).cloned().unwrap_or_default()),
             Self::Params(map) => Self::Texts(map.get(key).cloned().unwrap_or_else(|| Rc::new([]))),
-            Self::Args(map) => map.get(key).map_or(Self::Interface(None), |value| {
-                Self::wrap_interface(value.clone())
-            }),
+            Self::Args(args) => args
+                .entries()
+                .get(key)
+                .map_or(Self::Interface(None), |value| {
+                    Self::wrap_interface(value.clone())
+                }),
             _ => Self::Invalid,
         }
     }

@@ -105,9 +105,9 @@ impl PrintfPrinter {
                 let pairs: Vec<_> = map.iter().map(string).collect();
                 self.map(value, &pairs, verb, depth);
             }
-            TemplateValue::Args(map) => {
+            TemplateValue::Args(args) => {
                 let pair = |(key, value): (&Bytes, &TemplateValue)| (key.clone(), value.clone());
-                let pairs: Vec<_> = map.iter().map(pair).collect();
+                let pairs: Vec<_> = args.entries().iter().map(pair).collect();
                 self.map(value, &pairs, verb, depth);
             }
             TemplateValue::Floats(floats) => {

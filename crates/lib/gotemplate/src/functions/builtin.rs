@@ -56,7 +56,7 @@ fn len(value: &TemplateValue) -> Option<usize> {
         TemplateValue::Strings(map) => map.len(),
         TemplateValue::Params(map) => map.len(),
         TemplateValue::Texts(texts) => texts.len(),
-        TemplateValue::Args(map) => map.len(),
+        TemplateValue::Args(args) => args.entries().len(),
         TemplateValue::Floats(floats) => floats.len(),
         TemplateValue::Query(query) => query.len(),
         _ => return None,

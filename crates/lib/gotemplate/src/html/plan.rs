@@ -6,6 +6,8 @@
 //! is bounded by a number of nodes. Unlike Go, which assumes that a recursive call ends in the
 //! start context, each call continues from the end context of the definition.
 
+mod refusal;
+
 use super::context::{AttributeDelimiter, HtmlContext, HtmlState, UrlPart};
 use super::escaper::HtmlEscaper;
 use super::pipeline::{PREDEFINED, function, with_escapers};
@@ -15,6 +17,7 @@ use crate::tree::{
     TemplateDefinition, TemplateFile, TemplateNode, TemplatePipeline,
 };
 use firn_model::quote::quote;
+use refusal::EscapeRefusal;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -33,52 +36,6 @@ pub(crate) struct EscapedTemplate {
     pub definitions: Definitions,
     /// Error messages of definitions that cannot be included in a page, by name.
     pub refused: BTreeMap<String, String>,
-}
-
-/// Error of the planning, without the name of the definition in which it occurred.
-#[derive(Debug)]
-struct EscapeRefusal {
-    /// File, line and column of the error.
-    location: Option<String>,
-    line: Option<usize>,
-    description: String,
-}
-
-impl EscapeRefusal {
-    fn new(description: impl Into<String>) -> Self {
-        Self {
-            location: None,
-            line: None,
-            description: description.into(),
-        }
-    }
-
-    fn at_position(file: &TemplateFile, position: usize, description: String) -> Self {
-        Self {
-            location: Some(file.location(position)),
-            line: None,
-            description,
-        }
-    }
-
-    /// Adds the line of a loop to an error in its second iteration.
-    fn in_loop(self, line: usize, when: &str) -> Self {
-        Self {
-            line: Some(line),
-            description: format!("{when}: {}", self.description),
-            ..self
-        }
-    }
-
-    /// Returns Go's error message for an error in the definition `name`.
-    fn text(&self, name: &str) -> String {
-        let description = &self.description;
-        match (&self.location, self.line) {
-            (Some(location), _) => format!("html/template:{location}: {description}"),
-            (None, Some(line)) => format!("html/template:{name}:{line}: {description}"),
-            (None, None) => format!("html/template:{name}: {description}"),
-        }
-    }
 }
 
 type Planned<T> = Result<T, EscapeRefusal>;

@@ -249,7 +249,7 @@ fn result_bytes(value: &TemplateValue) -> usize {
             let samples = (0..query.len()).filter_map(|index| query.get(index));
             samples.map(|each| sample(&each)).sum()
         }
-        TemplateValue::Args(map) => map.len() * size_of::<TemplateValue>(),
+        TemplateValue::Args(args) => args.entries().len() * size_of::<TemplateValue>(),
         _ => 0,
     }
 }

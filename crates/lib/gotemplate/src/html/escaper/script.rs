@@ -137,8 +137,8 @@ fn push_object(
                 .map(|(k, v)| (&k[..], TemplateValue::Texts(v.clone())));
             push_map(out, pairs, bytes_max)
         }
-        TemplateValue::Args(map) => {
-            let pairs = map.iter().map(|(k, v)| (&k[..], v.clone()));
+        TemplateValue::Args(args) => {
+            let pairs = args.entries().iter().map(|(k, v)| (&k[..], v.clone()));
             push_map(out, pairs, bytes_max)
         }
         TemplateValue::Data(data) => {
