@@ -23,82 +23,30 @@
 pub mod home;
 mod home_disk;
 mod list;
+mod opening;
 pub(crate) mod plan;
 mod rebuilt;
+mod view;
 
 pub use list::{BlockEntry, BlockKind};
 pub(crate) use list::{BlockList, BlockSet};
 pub(crate) use rebuilt::rebuild_list;
+pub(crate) use view::{BlocksView, OpenBlock};
 
 use crate::block::{Block, BlockCache, BlockId, remove_folder};
-use crate::damage::{self, Damage, DamageKind, DamageList};
+use crate::damage::DamageList;
 use crate::error::StorageError;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use firn_model::env::Env;
-use firn_model::labels::METRIC_NAME;
 use firn_model::log::LogPosition;
-use firn_model::matcher::Matcher;
 use firn_model::metrics::Gauge;
-use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::sample::TimestampMs;
 use home::{BlockHome, HomeCommit, HomeDisk, RestoredHome};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// An open block of a view, with its manifest entry and its folder.
-#[derive(Debug)]
-pub(crate) struct OpenBlock {
-    pub(crate) entry: BlockEntry,
-    pub(crate) block: Block,
-    dir: PathBuf,
-}
-
-impl OpenBlock {
-    /// Returns whether a series of the block may match. The range of metric names of a shard can
-    /// rule this out.
-    pub(crate) fn may_match(&self, matchers: &[Matcher]) -> bool {
-        let Some(shard) = &self.block.meta().shard else {
-            return true;
-        };
-        let of_metric = matchers.iter().filter(|m| m.name() == METRIC_NAME);
-        of_metric
-            .filter_map(Matcher::literal_set)
-            .all(|names| names.iter().any(|name| shard.may_contain_metric(name)))
-    }
-}
-
-/// An immutable snapshot of the open blocks and the cut time. A query holds one view for as long as
-/// it reads.
-#[derive(Debug)]
-pub(crate) struct BlocksView {
-    /// The blocks own the in-order samples before this time, in milliseconds.
-    pub(crate) cut: TimestampMs,
-    /// The blocks in order of precedence: of samples with the same series and time, the first wins.
-    pub(crate) blocks: Vec<Arc<OpenBlock>>,
-}
-
-impl BlocksView {
-    /// Returns the blocks that may contain samples in `range` of series that match.
-    pub(crate) fn find_matching<'a>(
-        &'a self,
-        range: TimeRange,
-        matchers: &'a [Matcher],
-    ) -> impl Iterator<Item = &'a Arc<OpenBlock>> {
-        let blocks = self.find_overlapping(range);
-        blocks.filter(|open| open.may_match(matchers))
-    }
-
-    /// Returns the blocks that may contain samples in `range`, in order of precedence.
-    pub(crate) fn find_overlapping(
-        &self,
-        range: TimeRange,
-    ) -> impl Iterator<Item = &Arc<OpenBlock>> {
-        let blocks = self.blocks.iter();
-        blocks.filter(move |open| open.entry.range.overlaps(&range))
-    }
-}
 
 /// The blocks of a store and their manifest. Readers take a `BlocksView` without locking; commits
 /// are serialized by a mutex.
@@ -227,18 +175,6 @@ impl Blocks {
             bad: Gauge::default(),
             apart: Gauge::default(),
         }
-    }
-
-    /// Returns whether blocks exist but no manifest. The manifest must have been lost, because one
-    /// is always written before the first block. Older versions wrote it with the first commit; for
-    /// them, a block that was never committed may be used, too.
-    fn is_manifest_missing(&self) -> Result<bool, StorageError> {
-        let lacks =
-            self.list().version == 0 && !list_block_folders(&self.env, &self.dir)?.is_empty();
-        if lacks {
-            tracing::warn!("blocks exist but no manifest: using all complete blocks");
-        }
-        Ok(lacks)
     }
 
     /// Returns the current view, without waiting for a commit in progress.
@@ -452,91 +388,6 @@ impl Blocks {
             block: Block::open(&self.env, &dir, &self.cache)?,
             dir,
         })
-    }
-
-    /// Opens the blocks in the manifest. Damaged blocks are quarantined, and quarantined blocks
-    /// that can be opened are released. Blocks that failed with a disk fault are reported and
-    /// retried later. Returns an error if the home does not answer.
-    fn open_listed_blocks(&self) -> Result<(), StorageError> {
-        let mut committing = lock(&self.committing);
-        let mut blocks = Vec::new();
-        let mut is_changed = false;
-        for entry in &mut committing.list.blocks {
-            match self.open_block(entry) {
-                Ok(mut open) => {
-                    if entry.is_bad {
-                        tracing::info!(block = %entry.id, "block is intact again");
-                        // The entry of a quarantined block may contain only its id.
-                        *entry =
-                            BlockEntry::from_meta(open.block.meta(), entry.kind, entry.sequence);
-                        open.entry = entry.clone();
-                        is_changed = true;
-                    }
-                    blocks.push(Arc::new(open));
-                }
-                Err(e) if e.is_home_fault() => return Err(e),
-                Err(e) => {
-                    let fault = e.is_disk_fault();
-                    is_changed |= !fault && !entry.is_bad;
-                    entry.is_bad |= !fault;
-                    let damage = Damage {
-                        samples: Some(entry.samples),
-                        ..damage::damage_from_error(DamageKind::Blocks, &e)
-                            .with_time_range(Some(entry.range))
-                    };
-                    self.damages.report(damage);
-                }
-            }
-        }
-        let cut = committing.list.cut;
-        self.view.store(Arc::new(BlocksView { cut, blocks }));
-        // A home does not record damage: each start opens the blocks again.
-        if is_changed && self.home.is_none() {
-            let list = committing.list.clone();
-            match self.write_manifest(&mut committing, list) {
-                Ok(list) => committing.list = list,
-                Err(e) => tracing::error!(error = %e, "failed to record damaged blocks"),
-            }
-        }
-        self.update_gauges(&committing);
-        Ok(())
-    }
-
-    /// Builds a new manifest from all complete blocks, for a start without a readable one. Removes
-    /// nothing.
-    fn rebuild_manifest(&self) -> Result<(), StorageError> {
-        let mut committing = lock(&self.committing);
-        let version = committing.list.version;
-        let list = rebuild_list(&self.env, &self.dir, &self.cache, version)?;
-        committing.list = self.write_manifest(&mut committing, list)?;
-        Ok(())
-    }
-
-    /// Removes the folders of blocks that are not in the manifest, and the manifests that are not
-    /// in use.
-    fn remove_unlisted_folders(&self, manifests: &[PathBuf]) -> Result<(), StorageError> {
-        let list = self.list();
-        for id in list_block_folders(&self.env, &self.dir)? {
-            if list.contains(id) {
-                continue;
-            }
-            match remove_folder(&self.env, &self.block_dir(id)) {
-                Ok(()) => tracing::info!(
-                    block = %id,
-                    "removed a block that is not in the manifest"
-                ),
-                // The folder is not in use and may not belong to Firn.
-                Err(e) => tracing::warn!(
-                    error = %e,
-                    "failed to remove a block that is not in the manifest"
-                ),
-            }
-        }
-        for path in manifests {
-            // A manifest that remains is older than the current one and therefore harmless.
-            let _ = self.env.disk.remove_file(path);
-        }
-        Ok(())
     }
 
     fn update_gauges(&self, committing: &BlocksCommitState) {
