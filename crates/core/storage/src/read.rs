@@ -237,7 +237,7 @@ impl Selection for HeadSelection {
     }
 
     fn labels(&self, series: usize) -> Labels {
-        self.index.series_labels(self.slots[series])
+        self.index.dictionary.series_labels(self.slots[series])
     }
 
     fn label_column(

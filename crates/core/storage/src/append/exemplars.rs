@@ -96,9 +96,12 @@ impl Appender {
     /// Returns the labels of series `i` of the batch, from the index if the batch has only its key.
     fn series_labels(&self, scratch: &AppendScratch, batch: &Batch, i: usize) -> Labels {
         match batch.key(i) {
-            Some(_) if scratch.slots[i] != UNINDEXED => {
-                self.parts.head.index.series_labels(scratch.slots[i])
-            }
+            Some(_) if scratch.slots[i] != UNINDEXED => self
+                .parts
+                .head
+                .index
+                .dictionary
+                .series_labels(scratch.slots[i]),
             _ => batch.series(i).labels.to_owned(),
         }
     }

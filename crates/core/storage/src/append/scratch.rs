@@ -220,7 +220,7 @@ impl AppendScratch {
         let (floats, histograms) = batch.offsets(i);
         let first = |time| {
             let labels = match batch.key(i) {
-                Some(_) => parts.head.index.series_labels(series),
+                Some(_) => parts.head.index.dictionary.series_labels(series),
                 None => samples.labels.to_owned(),
             };
             (labels, time, i)

@@ -20,7 +20,8 @@ use std::sync::Arc;
 /// The active index. Created by the store; shared by all readers and writers.
 #[derive(Debug)]
 pub(crate) struct Index {
-    pub(super) dictionary: IndexTerms,
+    /// The terms and labels of all series.
+    pub(crate) dictionary: IndexTerms,
     /// All slots below this number are fully indexed.
     pub(super) published: AtomicU32,
     /// Number of series that are not removed.
@@ -34,14 +35,6 @@ pub(crate) struct Index {
     pub(super) matcher_cache: MatcherCache,
     pub(super) label_value_cache: LabelValueCache,
     pub(super) work: LookupWork,
-}
-
-impl std::ops::Deref for Index {
-    type Target = IndexTerms;
-
-    fn deref(&self) -> &IndexTerms {
-        &self.dictionary
-    }
 }
 
 impl Index {

@@ -10,9 +10,8 @@ use super::terms::IndexFull;
 use super::writer::{IndexWriterState, OpenTermRun};
 use crate::failpoints;
 use crate::ids::{SeriesRef, TermId};
-use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
-use crate::sync::lock;
+use crate::sync::{MutexGuard, lock};
 use firn_model::label_code::steps::LabelStep;
 use firn_model::labels::LabelsRef;
 
@@ -87,7 +86,7 @@ impl SeriesCreation<'_> {
         writer.terms.clear();
         writer
             .interner
-            .intern(self.index, labels, &mut writer.terms)?;
+            .intern(&self.index.dictionary, labels, &mut writer.terms)?;
         Ok(&writer.terms)
     }
 
@@ -101,7 +100,7 @@ impl SeriesCreation<'_> {
         writer.terms.clear();
         writer
             .interner
-            .intern_steps(self.index, steps, &mut writer.terms)?;
+            .intern_steps(&self.index.dictionary, steps, &mut writer.terms)?;
         Ok(&writer.terms)
     }
 
@@ -116,10 +115,10 @@ impl SeriesCreation<'_> {
         let writer = &mut *self.writer;
         assert!(slot >= writer.next_slot, "slots are given in order");
         if slot != writer.next_slot {
-            writer.flush(index);
+            writer.flush(&index.dictionary);
         }
         if slot / LEAF_SLOTS != writer.next_slot / LEAF_SLOTS {
-            writer.begin_next_leaf(index);
+            writer.begin_next_leaf(&index.dictionary);
         }
         let mut open = std::mem::take(&mut writer.scratch_open);
         open.clear();
@@ -129,8 +128,8 @@ impl SeriesCreation<'_> {
                 open.push(*same);
                 continue;
             }
-            let label = index.label_of_term(*term);
-            while let Some(b) = before.next_if(|b| index.is_before(b.label, label)) {
+            let label = index.dictionary.label_of_term(*term);
+            while let Some(b) = before.next_if(|b| index.dictionary.is_before(b.label, label)) {
                 b.end_term(&mut writer.pending, slot);
                 b.end_label(&mut writer.pending, slot);
             }
@@ -153,9 +152,9 @@ impl SeriesCreation<'_> {
         writer.leaf.push((slot % LEAF_SLOTS) as usize, place, terms);
         writer.next_slot = slot + 1;
         self.created += 1;
-        writer.pending.flush_if_long(index);
+        writer.pending.flush_if_long(&index.dictionary);
         if writer.next_slot.is_multiple_of(LEAF_SLOTS) {
-            writer.publish_leaf_at(index, slot);
+            writer.publish_leaf_at(&index.dictionary, slot);
         }
     }
 
@@ -163,9 +162,9 @@ impl SeriesCreation<'_> {
     pub(crate) fn reserve_slots_below(&mut self, end: u32) {
         let writer = &mut *self.writer;
         if end > writer.next_slot {
-            writer.flush(self.index);
+            writer.flush(&self.index.dictionary);
             if end / LEAF_SLOTS != writer.next_slot / LEAF_SLOTS {
-                writer.begin_next_leaf(self.index);
+                writer.begin_next_leaf(&self.index.dictionary);
             }
             writer.next_slot = end;
         }
@@ -186,10 +185,12 @@ impl SeriesCreation<'_> {
 impl Drop for SeriesCreation<'_> {
     fn drop(&mut self) {
         let writer = &mut *self.writer;
-        writer.flush(self.index);
+        writer.flush(&self.index.dictionary);
         if !writer.next_slot.is_multiple_of(LEAF_SLOTS) {
             let number = writer.next_slot / LEAF_SLOTS;
-            self.index.publish_leaf(number, writer.leaf.build());
+            self.index
+                .dictionary
+                .publish_leaf(number, writer.leaf.build());
         }
         self.index.live.fetch_add(self.created, Ordering::Relaxed);
         // Release: a reader that sees the slots sees their postings and leaves.

@@ -31,7 +31,7 @@ impl Index {
         }
         let hash = self.hash_terms(terms.iter().copied());
         let found = self.evicted.find(hash, |slot| {
-            SeriesCursor::new(self).terms(SeriesRef(slot)) == terms
+            SeriesCursor::new(&self.dictionary).terms(SeriesRef(slot)) == terms
         });
         found.map(SeriesRef)
     }
@@ -43,7 +43,7 @@ impl Index {
 
     /// Returns the evicted series in slots `first..end` that have no sample in any remaining epoch.
     pub(super) fn find_evicted_without_samples(&self, first: u32, end: u32) -> Vec<SeriesRef> {
-        let mut cursor = SeriesCursor::new(self);
+        let mut cursor = SeriesCursor::new(&self.dictionary);
         let is_evicted = |slot: &SeriesRef| cursor.place(*slot) == Some(HeadSeriesPlace::EVICTED);
         let evicted = (first..end).map(SeriesRef).filter(is_evicted);
         let members = self.members();
@@ -60,7 +60,7 @@ impl Index {
             cell.copy_from_slice(&term.0.to_le_bytes());
             end += 4;
         }
-        self.keys.hash(&bytes[..end])
+        self.dictionary.keys.hash(&bytes[..end])
     }
 
     fn hash_series(&self, cursor: &mut SeriesCursor<'_>, slot: SeriesRef) -> u64 {
@@ -70,7 +70,7 @@ impl Index {
     /// Removes a series from the table of evicted ones, if it is in it. The terms of the series
     /// must still exist.
     pub(super) fn unlist_evicted(&self, slot: SeriesRef) {
-        let mut cursor = SeriesCursor::new(self);
+        let mut cursor = SeriesCursor::new(&self.dictionary);
         if cursor.place(slot) == Some(HeadSeriesPlace::EVICTED) {
             let hash = self.hash_series(&mut cursor, slot);
             self.evicted.remove(hash, slot.0);
@@ -87,7 +87,7 @@ impl SeriesCreation<'_> {
             self.move_in_leaf(of_leaf, HeadSeriesPlace::EVICTED);
         }
         let index = self.index;
-        let mut cursor = SeriesCursor::new(index);
+        let mut cursor = SeriesCursor::new(&index.dictionary);
         for slot in slots {
             let hash = index.hash_series(&mut cursor, *slot);
             index.evicted.insert(hash, slot.0);
@@ -105,7 +105,7 @@ impl SeriesCreation<'_> {
         let Some(number) = slots.first().map(|slot| slot.0 / LEAF_SLOTS) else {
             return;
         };
-        let Some(cell) = self.index.series.get(number) else {
+        let Some(cell) = self.index.dictionary.series.get(number) else {
             return;
         };
         let at = |slot: &SeriesRef| (slot.0 % LEAF_SLOTS) as usize;

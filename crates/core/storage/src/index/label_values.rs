@@ -85,23 +85,27 @@ impl Index {
         let asked = self.select_slots(matchers, range, cancel)?;
         let mut names = BTreeSet::new();
         let reading = || {
-            let runs = self.all_labels().map(|l| l.present.count_runs_from(0));
+            let runs = self
+                .dictionary
+                .all_labels()
+                .map(|l| l.present.count_runs_from(0));
             runs.sum::<usize>() * self.costs.run
         };
         match &asked {
             SelectedSlots::Found(found) if found.len() * self.costs.series < reading() => {
                 let mut seen = BTreeSet::new();
-                let mut cursor = SeriesCursor::new(self);
+                let mut cursor = SeriesCursor::new(&self.dictionary);
                 for slot in found.slots() {
                     let terms = cursor.terms(slot).iter();
-                    seen.extend(terms.map(|term| self.label_of_term(*term)));
+                    seen.extend(terms.map(|term| self.dictionary.label_of_term(*term)));
                 }
-                let name = |id: LabelId| self.labels.get(id.0).map(|l| l.name.to_string());
+                let name =
+                    |id: LabelId| self.dictionary.labels.get(id.0).map(|l| l.name.to_string());
                 names.extend(seen.into_iter().filter_map(name));
             }
             _ => {
                 let limit = self.published_end();
-                for label in self.all_labels() {
+                for label in self.dictionary.all_labels() {
                     cancel.check()?;
                     if asked.intersects(&label.present, limit) {
                         names.insert(label.name.to_string());
@@ -121,7 +125,7 @@ impl Index {
         range: TimeRange,
         cancel: &CancelToken,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let Some(label) = self.label(name) else {
+        let Some(label) = self.dictionary.label(name) else {
             return Ok(Vec::new());
         };
         let asked = self.select_slots(matchers, range, cancel)?;
@@ -130,14 +134,14 @@ impl Index {
             label.values_count() * self.costs.term + label.present.count() * self.costs.run;
         let terms: Vec<TermId> = match &asked {
             SelectedSlots::Found(found) if found.len() * self.costs.series < reading => {
-                let mut cursor = SeriesCursor::new(self);
+                let mut cursor = SeriesCursor::new(&self.dictionary);
                 let term_of = |slot| cursor.find_term(slot, label.id);
                 let terms: BTreeSet<TermId> = found.slots().filter_map(term_of).collect();
                 terms.into_iter().collect()
             }
             _ => self.find_intersecting_terms(label, &asked, cancel)?,
         };
-        let value = |id| self.with_term(id, |term| term.value.to_vec());
+        let value = |id| self.dictionary.with_term(id, |term| term.value.to_vec());
         let mut values: Vec<Vec<u8>> = terms.into_iter().filter_map(value).collect();
         let mut order: Vec<usize> = (0..values.len()).collect();
         let compare = |a: usize, b: usize| values[a].cmp(&values[b]);
@@ -174,7 +178,10 @@ impl Index {
         let mut terms = Vec::new();
         for ids in ids.chunks(CANCEL_EACH) {
             cancel.check()?;
-            let meets = |id: &TermId| self.with_term(*id, |t| asked.intersects(&t.postings, limit));
+            let meets = |id: &TermId| {
+                self.dictionary
+                    .with_term(*id, |t| asked.intersects(&t.postings, limit))
+            };
             terms.extend(ids.iter().filter(|id| meets(id) == Some(true)));
         }
         Ok(terms)
@@ -193,7 +200,7 @@ impl Index {
         memory.grow(size_of_val(slots))?;
         let passing = slots.len() * PASSING_BYTES;
         memory.grow(passing)?;
-        let label = self.label(name).map(|label| label.id);
+        let label = self.dictionary.label(name).map(|label| label.id);
         let parts: Vec<&[SeriesRef]> = slots.chunks(COLUMN_PART).collect();
         let read = map_parts(compute, &parts, |_, slots| {
             self.read_term_column(label, slots, cancel)
@@ -237,7 +244,7 @@ impl Index {
             terms: Vec::new(),
         };
         let mut numbers: FxHashMap<Option<TermId>, u32> = FxHashMap::default();
-        let mut cursor = SeriesCursor::new(self);
+        let mut cursor = SeriesCursor::new(&self.dictionary);
         let mut known = label.map(|label| (label, self.label_value_cache.reader(label)));
         let mut before = None;
         for slot in slots {
@@ -263,7 +270,7 @@ impl Index {
         term: Option<TermId>,
         room: &mut BulkReservation<'_>,
     ) -> Result<Arc<[u8]>, Error> {
-        let term = term.and_then(|id| self.term(id));
+        let term = term.and_then(|id| self.dictionary.term(id));
         let value = term.as_ref().map_or(&[][..], |term| &term.value[..]);
         room.reserve(COLUMN_VALUE_BYTES + NUMBER_BYTES + value.len())?;
         Ok(value.into())

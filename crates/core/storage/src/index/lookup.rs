@@ -55,7 +55,7 @@ impl Index {
         // Read before any term is looked up, so that all series below it have their terms.
         let limit = self.published_end();
         let members = self.membership.snapshot_range(range);
-        let known = self.matcher_cache.get(self, matchers);
+        let known = self.matcher_cache.get(&self.dictionary, matchers);
         let known = known.as_deref();
         let first = known.map_or(0, |answer| answer.limit);
         if let Some(answer) = known.filter(|_| first >= limit) {
@@ -66,7 +66,8 @@ impl Index {
             found = join_sets(&answer.found, &found);
         }
         if is_all && !matchers.is_empty() {
-            self.matcher_cache.insert(self, matchers, limit, &found);
+            self.matcher_cache
+                .insert(&self.dictionary, matchers, limit, &found);
         }
         Ok(members.filter_slots(&found))
     }
@@ -160,6 +161,7 @@ impl<'a> PostingsLookup<'a> {
             for term in terms {
                 self.among
                     .index
+                    .dictionary
                     .with_term(*term, |term| self.read_postings(&term.postings, both));
             }
         }
@@ -183,7 +185,7 @@ impl<'a> PostingsLookup<'a> {
             return Ok(self.candidates);
         }
         self.check_filters()?;
-        let mut cursor = SeriesCursor::new(self.among.index);
+        let mut cursor = SeriesCursor::new(&self.among.index.dictionary);
         let mut count = 0usize;
         let kept = self.candidates.filter(|slot| {
             // Reading a series is a cache miss, and a pattern may take long.
@@ -233,7 +235,7 @@ impl<'a> CandidateFilter<'a> {
     /// Returns whether a series with these terms satisfies the condition.
     fn is_satisfied(&mut self, index: &Index, terms: &[TermId]) -> bool {
         let label = self.condition.label.id;
-        let is_of = |term: &TermId| index.label_of_term(*term) == label;
+        let is_of = |term: &TermId| index.dictionary.label_of_term(*term) == label;
         if !terms.get(self.place).is_some_and(is_of) {
             match terms.iter().position(is_of) {
                 Some(place) => self.place = place,
@@ -263,7 +265,12 @@ impl<'a> CandidateFilter<'a> {
             self.verdicts.resize(VERDICTS, None);
         }
         let matcher = self.condition.matcher;
-        let ask = || index.with_term(term, |term| matcher.matches(&term.value)) == Some(true);
+        let ask = || {
+            index
+                .dictionary
+                .with_term(term, |term| matcher.matches(&term.value))
+                == Some(true)
+        };
         let verdict = match self.verdicts.get_mut(term.0 as usize % VERDICTS) {
             Some(Some((known, verdict))) if *known == term => *verdict,
             Some(place) => place.insert((term, ask())).1,

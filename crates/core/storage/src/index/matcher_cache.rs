@@ -205,8 +205,10 @@ mod tests {
         };
         for (i, one) in asked.iter().enumerate() {
             let one = std::slice::from_ref(one);
-            answers.insert(&index, one, i as u32, &runs(count(i)));
-            let kept = answers.get(&index, one).expect("it was kept just now");
+            answers.insert(&index.dictionary, one, i as u32, &runs(count(i)));
+            let kept = answers
+                .get(&index.dictionary, one)
+                .expect("it was kept just now");
             assert_eq!((kept.limit, &kept.found), (i as u32, &runs(count(i))));
             let bytes = answers.memory_bytes() - size_of_val(&answers.cells[..]);
             assert!(bytes <= BYTES_MAX, "{bytes} after {i}");
@@ -215,7 +217,7 @@ mod tests {
         for i in 0..asked.len() {
             // A different matcher with the same text.
             let again = [matcher(&i.to_string())];
-            if let Some(answer) = answers.get(&index, &again) {
+            if let Some(answer) = answers.get(&index.dictionary, &again) {
                 assert_eq!((answer.limit, &answer.found), (i as u32, &runs(count(i))));
                 kept += 1;
             }
@@ -235,9 +237,11 @@ mod tests {
             (long.as_str(), 1, false),
         ] {
             let asked = [matcher(value)];
-            index.matcher_cache.insert(&index, &asked, 9, &runs(count));
+            index
+                .matcher_cache
+                .insert(&index.dictionary, &asked, 9, &runs(count));
             assert_eq!(
-                index.matcher_cache.get(&index, &asked).is_some(),
+                index.matcher_cache.get(&index.dictionary, &asked).is_some(),
                 is_kept,
                 "{count}"
             );
@@ -249,11 +253,13 @@ mod tests {
         let index = Index::new(Arc::new(HashKeys::new(&SimRng::new(5))));
         let value = |middle: &str| format!("{}{middle}{}", "a".repeat(40), "b".repeat(40));
         let [one, other] = ["1", "2"].map(|middle| [matcher(&value(middle))]);
-        index.matcher_cache.insert(&index, &one, 9, &runs(3));
-        assert!(index.matcher_cache.get(&index, &other).is_none());
+        index
+            .matcher_cache
+            .insert(&index.dictionary, &one, 9, &runs(3));
+        assert!(index.matcher_cache.get(&index.dictionary, &other).is_none());
         let two = [one[0].clone(), other[0].clone()];
-        assert!(index.matcher_cache.get(&index, &two).is_none());
-        assert!(index.matcher_cache.get(&index, &[]).is_none());
-        assert!(index.matcher_cache.get(&index, &one).is_some());
+        assert!(index.matcher_cache.get(&index.dictionary, &two).is_none());
+        assert!(index.matcher_cache.get(&index.dictionary, &[]).is_none());
+        assert!(index.matcher_cache.get(&index.dictionary, &one).is_some());
     }
 }

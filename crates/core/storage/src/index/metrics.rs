@@ -13,9 +13,9 @@ impl Index {
     /// name first, then in order of the names. No two series have the same labels, although a
     /// removed series may still exist beside a new one with the same labels.
     pub(crate) fn group_by_metric(&self, slots: &[SeriesRef]) -> Vec<Vec<SeriesRef>> {
-        let label = self.label(METRIC).map(|label| label.id);
+        let label = self.dictionary.label(METRIC).map(|label| label.id);
         let members = self.members();
-        let mut cursor = SeriesCursor::new(self);
+        let mut cursor = SeriesCursor::new(&self.dictionary);
         let mut of_terms: FxHashMap<Option<TermId>, Vec<SeriesRef>> = FxHashMap::default();
         for slot in slots {
             if members.contains(*slot) && cursor.place(*slot).is_some() {
@@ -24,7 +24,7 @@ impl Index {
             }
         }
         let name_of = |term: Option<TermId>| {
-            let term = term.and_then(|id| self.term(id));
+            let term = term.and_then(|id| self.dictionary.term(id));
             term.map(|term| term.value.to_vec()).unwrap_or_default()
         };
         let named = of_terms

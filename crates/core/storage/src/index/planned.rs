@@ -22,7 +22,7 @@ impl<'a> LookupIndex<'a> for IndexSlice<'a> {
     type Term = TermId;
 
     fn label(&self, name: &str) -> Option<&'a IndexedLabel> {
-        self.index.label(name)
+        self.index.dictionary.label(name)
     }
 
     fn series_count(&self) -> usize {
@@ -45,7 +45,7 @@ impl<'a> LookupIndex<'a> for IndexSlice<'a> {
                 let sizes = |id: &TermId| {
                     let sizes =
                         |postings: &Postings| (postings.count(), postings.count_runs_from(first));
-                    self.index.with_term(*id, |t| sizes(&t.postings))
+                    self.index.dictionary.with_term(*id, |t| sizes(&t.postings))
                 };
                 let sizes = terms.iter().filter_map(sizes);
                 let (series, runs) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
@@ -81,16 +81,19 @@ impl<'a> LookupIndex<'a> for IndexSlice<'a> {
         let (terms, looked_at) = match *lists {
             MatcherPostings::Presence | MatcherPostings::Terms(_) => return Ok(Vec::new()),
             MatcherPostings::Values(values) => {
-                let found = values.iter().filter_map(|v| self.index.find_term(label, v));
+                let found = values
+                    .iter()
+                    .filter_map(|v| self.index.dictionary.find_term(label, v));
                 let mut terms: Vec<TermId> = found.collect();
                 terms.sort_unstable();
                 (terms, values.len())
             }
             MatcherPostings::Expression { regex, wants_match } => {
                 regex.prepare()?;
-                let found = self
-                    .index
-                    .find_terms_by_regex(label, regex, wants_match, cancel)?;
+                let found =
+                    self.index
+                        .dictionary
+                        .find_terms_by_regex(label, regex, wants_match, cancel)?;
                 regex.prepare()?;
                 found
             }

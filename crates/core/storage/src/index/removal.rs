@@ -58,19 +58,19 @@ impl Index {
         writer.reset_interner();
         let mut by_term: BTreeMap<TermId, SlotRunSet> = BTreeMap::new();
         let mut by_label: BTreeMap<LabelId, SlotRunSet> = BTreeMap::new();
-        let mut cursor = SeriesCursor::new(self);
+        let mut cursor = SeriesCursor::new(&self.dictionary);
         for slot in gone {
             self.membership.clear(*slot);
             self.unlist_evicted(*slot);
             let run = SlotRun::from_slot(*slot);
             for term in cursor.terms(*slot) {
                 by_term.entry(*term).or_default().push(run);
-                let label = self.label_of_term(*term);
+                let label = self.dictionary.label_of_term(*term);
                 by_label.entry(label).or_default().push(run);
             }
         }
         for (label, slots) in by_label {
-            if let Some(label) = self.labels.get(label.0) {
+            if let Some(label) = self.dictionary.labels.get(label.0) {
                 label.present.remove(&slots);
             }
         }
@@ -90,13 +90,15 @@ impl Index {
 
     /// Removes slots from the postings of a term. Returns whether no series has the term any more.
     fn remove_from_term(&self, id: TermId, slots: &SlotRunSet) -> bool {
-        let Some(term) = self.term(id) else {
+        let Some(term) = self.dictionary.term(id) else {
             return false;
         };
         term.postings.remove(slots);
         let is_unused = term.postings.count() == 0;
-        if is_unused && let Some(label) = self.labels.get(term.label.0) {
-            label.values.remove(self.keys.hash(&term.value), id.0);
+        if is_unused && let Some(label) = self.dictionary.labels.get(term.label.0) {
+            label
+                .values
+                .remove(self.dictionary.keys.hash(&term.value), id.0);
             label.distinct.fetch_sub(1, Ordering::Relaxed);
             label.dictionary.drop_if_outdated(label.values_count());
         }
@@ -111,14 +113,14 @@ impl Index {
             return Some(garbage);
         }
         for id in garbage.terms {
-            if let Some(leaf) = self.terms.get(id.0 / LEAF_TERMS) {
+            if let Some(leaf) = self.dictionary.terms.get(id.0 / LEAF_TERMS) {
                 leaf.terms[(id.0 % LEAF_TERMS) as usize].store(None);
             }
         }
         let mut writer = lock(&self.writer);
         let leaves: BTreeSet<u32> = garbage.slots.iter().map(|s| s.0 / LEAF_SLOTS).collect();
         for number in leaves {
-            let Some(cell) = self.series.get(number) else {
+            let Some(cell) = self.dictionary.series.get(number) else {
                 continue;
             };
             let is_gone = |at: usize| {

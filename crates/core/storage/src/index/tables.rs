@@ -32,8 +32,8 @@ impl IndexStatusTables {
     pub(crate) fn build(indexes: &[&Index], top: usize) -> Self {
         let mut tables = Self::default();
         for (number, index) in indexes.iter().enumerate() {
-            for label in index.all_labels() {
-                let has_label = |other: &&Index| other.label(&label.name).is_some();
+            for label in index.dictionary.all_labels() {
+                let has_label = |other: &&Index| other.dictionary.label(&label.name).is_some();
                 if !indexes[..number].iter().any(has_label) {
                     tables.add_label(&indexes[number..], &label.name, top);
                 }
@@ -44,15 +44,15 @@ impl IndexStatusTables {
 
     /// Adds the lines of the label `name`.
     fn add_label<'a>(&mut self, indexes: &[&'a Index], name: &str, top: usize) {
-        let with_label = |index: &&'a Index| Some((*index, index.label(name)?));
+        let with_label = |index: &&'a Index| Some((*index, index.dictionary.label(name)?));
         let labels: Vec<(&Index, &IndexedLabel)> = indexes.iter().filter_map(with_label).collect();
         let mut values = 0;
         let mut bytes = 0;
         for (number, (index, label)) in labels.iter().enumerate() {
-            for term in label.terms().filter_map(|id| index.term(id)) {
+            for term in label.terms().filter_map(|id| index.dictionary.term(id)) {
                 let find = |(other, label): &(&Index, &IndexedLabel)| {
-                    let id = other.find_term(label, &term.value)?;
-                    other.term(id)
+                    let id = other.dictionary.find_term(label, &term.value)?;
+                    other.dictionary.term(id)
                 };
                 if labels[..number].iter().any(|other| find(other).is_some()) {
                     continue;
@@ -85,14 +85,14 @@ impl Index {
     pub(crate) fn memory_bytes(&self) -> usize {
         let mut bytes = self.membership.memory_bytes() + self.evicted.memory_bytes();
         bytes += self.matcher_cache.memory_bytes() + self.label_value_cache.memory_bytes();
-        for label in self.all_labels() {
+        for label in self.dictionary.all_labels() {
             bytes += label.name.len() + 128;
             bytes += label.values.memory_bytes() + label.present.memory_bytes();
             bytes += label.dictionary.memory_bytes();
         }
-        let terms = self.term_count.load(Ordering::Acquire);
+        let terms = self.dictionary.term_count.load(Ordering::Acquire);
         bytes += terms.div_ceil(LEAF_TERMS) as usize * size_of::<TermLeaf>();
-        for term in (0..terms).filter_map(|id| self.term(TermId(id))) {
+        for term in (0..terms).filter_map(|id| self.dictionary.term(TermId(id))) {
             // The counters of the `Arc`.
             bytes +=
                 size_of::<IndexedTerm>() + 16 + term.value.len() + term.postings.memory_bytes();
@@ -100,7 +100,7 @@ impl Index {
         let leaves = self
             .published_end()
             .div_ceil(super::series_table::LEAF_SLOTS);
-        for leaf in (0..leaves).filter_map(|number| self.series.get(number)) {
+        for leaf in (0..leaves).filter_map(|number| self.dictionary.series.get(number)) {
             bytes += leaf.load().memory_bytes();
         }
         bytes

@@ -137,7 +137,11 @@ fn index_lookup_of_random_matchers_by_any_plan_equals_filtering_all_series() {
 fn check_lookups(index: &Index, alive: &[(SeriesRef, Labels)], rng: &SimRng, seed: u64) {
     assert_eq!(index.series_count(), alive.len(), "seed {seed}");
     for (slot, labels) in alive {
-        assert_eq!(index.series_labels(*slot), *labels, "{slot:?}, seed {seed}");
+        assert_eq!(
+            index.dictionary.series_labels(*slot),
+            *labels,
+            "{slot:?}, seed {seed}"
+        );
     }
     for _ in 0..30 {
         let matchers: Vec<_> = (0..rng.next_u64() % 4)
@@ -408,7 +412,7 @@ fn index_lookup_by_expression_over_very_many_values_puts_a_share_in_order_each_t
     let labels = |i: usize| Labels::from_pairs([("id", format!("{:06}", i * 7 % 1_000_000))]);
     create(&index, &(0..COUNT).map(labels).collect::<Vec<_>>());
     let in_order = |index: &Index| {
-        let label = index.label("id").unwrap();
+        let label = index.dictionary.label("id").unwrap();
         COUNT
             - label
                 .dictionary
@@ -451,7 +455,10 @@ fn index_sweep_while_a_reader_holds_the_generation_waits() {
     let garbage = index
         .free_garbage(index.remove_series(&[SeriesRef(0)]))
         .unwrap();
-    assert_eq!(index.series_labels(SeriesRef(0)).get("__name__"), b"up");
+    assert_eq!(
+        index.dictionary.series_labels(SeriesRef(0)).get("__name__"),
+        b"up"
+    );
     assert!(
         index
             .lookup(&[], TimeRange::ALL, &CancelToken::new())
@@ -459,7 +466,7 @@ fn index_sweep_while_a_reader_holds_the_generation_waits() {
     );
     drop(held);
     assert!(index.free_garbage(garbage).is_none());
-    assert!(index.series_labels(SeriesRef(0)).is_empty());
+    assert!(index.dictionary.series_labels(SeriesRef(0)).is_empty());
 }
 
 #[test]
@@ -476,14 +483,14 @@ fn index_series_created_after_skip_keep_their_slots() {
     }
     for slot in 0..1_200 {
         let is_there = slots.contains(&slot);
-        let place = SeriesCursor::new(&index).place(SeriesRef(slot));
+        let place = SeriesCursor::new(&index.dictionary).place(SeriesRef(slot));
         assert_eq!(
             place,
             is_there.then_some(HeadSeriesPlace(slot + 1)),
             "{slot}"
         );
         assert_eq!(
-            index.series_labels(SeriesRef(slot)),
+            index.dictionary.series_labels(SeriesRef(slot)),
             if is_there {
                 labels(slot)
             } else {

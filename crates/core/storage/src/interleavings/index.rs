@@ -41,7 +41,11 @@ fn read(index: &Index) {
     assert!(created == 0 || created == 4, "half of a batch: {slots:?}");
     yield_now();
     for slot in slots {
-        assert_eq!(index.series_labels(slot), labels(slot.0), "{slot:?}");
+        assert_eq!(
+            index.dictionary.series_labels(slot),
+            labels(slot.0),
+            "{slot:?}"
+        );
     }
     drop(generation);
 }
@@ -81,6 +85,9 @@ fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
             left.slots().collect::<Vec<_>>(),
             [1, 3, 4, 5, 6, 7].map(SeriesRef)
         );
-        assert_eq!(index.series_labels(SeriesRef(0)), Labels::default());
+        assert_eq!(
+            index.dictionary.series_labels(SeriesRef(0)),
+            Labels::default()
+        );
     });
 }

@@ -68,10 +68,10 @@ impl CatalogueWriter<'_> {
         encoder: &mut CatalogueSeriesEncoder<'_>,
     ) -> Result<(), StorageError> {
         let (index, numbers) = (&self.head.index, &self.head.numbers);
-        let mut cursor = SeriesCursor::new(index);
+        let mut cursor = SeriesCursor::new(&index.dictionary);
         for series in numbers.numbers_from_slot(first, end) {
             if cursor.place(series).is_some() {
-                let labels = index.series_labels(series);
+                let labels = index.dictionary.series_labels(series);
                 encoder.push(numbers.slot(series), labels.as_ref())?;
             }
         }

@@ -121,7 +121,7 @@ impl LateFlusher<'_> {
         let duplicates = self.options.duplicates;
         let mut buffer = ImportBuffer::new(self.options.cut_ms);
         for due in taken {
-            let labels = self.head.index.series_labels(due.slot);
+            let labels = self.head.index.dictionary.series_labels(due.slot);
             let mut rows = due.rows(sequence).peekable();
             while let Some(mut stays) = rows.next() {
                 while let Some(next) = rows.next_if(|(next, _)| next.time == stays.0.time) {

@@ -254,7 +254,7 @@ impl Sealer<'_> {
             .group_numbers(due.group)
             .unwrap_or_default();
         let end = self.head.index.published_end().min(of_group.end);
-        let mut cursor = SeriesCursor::new(&self.head.index);
+        let mut cursor = SeriesCursor::new(&self.head.index.dictionary);
         let mut places: Vec<(usize, ShardLocalId, SeriesRef)> = (of_group.start..end)
             .map(SeriesRef)
             .filter_map(|slot| {

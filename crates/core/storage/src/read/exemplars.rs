@@ -122,7 +122,10 @@ impl StoreReader {
                 .exemplars
                 .copy_series(slot, request.range, &mut of_series);
             if !of_series.is_empty() {
-                found.add(self.parts.head.index.series_labels(series), &of_series)?;
+                found.add(
+                    self.parts.head.index.dictionary.series_labels(series),
+                    &of_series,
+                )?;
             }
         }
         Ok(())

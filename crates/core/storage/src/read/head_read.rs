@@ -131,7 +131,7 @@ impl StoreReader {
         // Slots are usually spread evenly over the shards; otherwise a list grows.
         let each = 2 * slots.len() / shards;
         let mut wanted: Vec<_> = (0..shards).map(|_| Vec::with_capacity(each)).collect();
-        let mut cursor = SeriesCursor::new(&self.parts.head.index);
+        let mut cursor = SeriesCursor::new(&self.parts.head.index.dictionary);
         for (place, slot) in slots.iter().enumerate() {
             let Some(found) = cursor.place(*slot) else {
                 continue;

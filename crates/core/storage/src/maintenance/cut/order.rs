@@ -65,11 +65,11 @@ impl SeriesOrder {
                 break;
             };
             // Retention may have removed a series since the cut began.
-            let mut cursor = SeriesCursor::new(index);
+            let mut cursor = SeriesCursor::new(&index.dictionary);
             let there = slots
                 .into_iter()
                 .filter(|slot| cursor.place(*slot).is_some());
-            let labelled = there.map(|slot| (slot, index.series_labels(slot)));
+            let labelled = there.map(|slot| (slot, index.dictionary.series_labels(slot)));
             let mut labelled: Vec<_> = labelled.collect();
             labelled.sort_unstable_by(|a, b| a.1.cmp(&b.1));
             self.of_metric = labelled.into();

@@ -88,7 +88,7 @@ impl Sealer<'_> {
                 let range = taken.copies.get(series.copy).range();
                 let why = format!(
                     "chunk of {}: {e}",
-                    self.head.index.series_labels(series.slot)
+                    self.head.index.dictionary.series_labels(series.slot)
                 );
                 parts.leave_out_series(&[series.seal_point(due.end)], why, range);
                 if stance == UnsealablePolicy::Keep {
@@ -164,7 +164,11 @@ impl GroupPageDraft {
         columns: &mut SampleColumns,
         sealed: &mut EncodedGroup,
     ) {
-        let family = head.index.hash_family(series.slot).map(HistogramFamilyHash);
+        let family = head
+            .index
+            .dictionary
+            .hash_family(series.slot)
+            .map(HistogramFamilyHash);
         let slot = head.numbers.slot(series.slot);
         while !columns.times.is_empty() && self.builder.push(slot, family, columns).is_err() {
             // Seals a part of it now; the group remains due for the rest.

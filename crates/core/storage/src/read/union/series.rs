@@ -62,9 +62,12 @@ impl UnionSeriesTable {
             of_head: head.len(),
             ..Self::default()
         };
-        let (mut cursor, mut source) = (SeriesCursor::new(index), SourcePairMap::default());
+        let (mut cursor, mut source) = (
+            SeriesCursor::new(&index.dictionary),
+            SourcePairMap::default(),
+        );
         let write = |term: u32, out: &mut Vec<u8>| {
-            index.push_term(TermId(term), out);
+            index.dictionary.push_term(TermId(term), out);
             Ok(())
         };
         for (number, slot) in head.iter().enumerate() {

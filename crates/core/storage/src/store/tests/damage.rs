@@ -112,11 +112,11 @@ fn write(rng: &SimRng, sim: &SimEnv, options: &StoreOptions) -> (Samples, Vec<Pl
 
 /// Returns the series of all slots.
 fn slots(store: &Store) -> BTreeMap<SeriesSlot, u64> {
-    let mut cursor = SeriesCursor::new(&store.parts.head.index);
+    let mut cursor = SeriesCursor::new(&store.parts.head.index.dictionary);
     let mut slots = BTreeMap::new();
     for slot in (0..store.parts.head.index.next_slot()).map(SeriesRef) {
         if cursor.place(slot).is_some() {
-            let labels = store.parts.head.index.series_labels(slot);
+            let labels = store.parts.head.index.dictionary.series_labels(slot);
             let name = String::from_utf8(labels.get("__name__").to_vec()).unwrap();
             let slot = store.parts.head.numbers.slot(slot);
             slots.insert(slot, name[1..].parse().unwrap());
