@@ -31,10 +31,10 @@ impl PromqlParser<'_> {
     }
 
     fn parse_offset_expression(&mut self) -> Parsed<DurationExpr> {
-        if let Some((sign, token)) = self.take_sign()? {
+        if let Some((sign, token)) = self.tokens.take_sign()? {
             return self.parse_signed_offset(sign, token);
         }
-        let goes_on = self.peek()?.kind == PromqlTokenKind::LeftParen;
+        let goes_on = self.tokens.peek()?.kind == PromqlTokenKind::LeftParen;
         let operand = self.checked_operand()?;
         if goes_on {
             return self.parse_duration_operators_after(operand, 0);
@@ -43,11 +43,11 @@ impl PromqlParser<'_> {
     }
 
     fn parse_signed_offset(&mut self, sign: UnaryOp, token: PromqlToken) -> Parsed<DurationExpr> {
-        match self.peek()?.kind {
+        match self.tokens.peek()?.kind {
             PromqlTokenKind::LeftParen => {
-                self.next()?;
+                self.tokens.next()?;
                 let inner = self.parse_duration_operators_from(0)?;
-                self.expect(PromqlTokenKind::RightParen)?;
+                self.tokens.expect(PromqlTokenKind::RightParen)?;
                 self.apply_sign(sign, token, add_parentheses(inner))
             }
             PromqlTokenKind::Operator(_) => {
@@ -66,7 +66,7 @@ impl PromqlParser<'_> {
 
     fn parse_duration_operators_from(&mut self, precedence_min: u8) -> Parsed<DurationExpr> {
         self.parse_nested(|parser| {
-            let left = match parser.take_sign()? {
+            let left = match parser.tokens.take_sign()? {
                 None => parser.checked_operand()?,
                 Some((sign, token)) => {
                     let operand = parser.parse_duration_operators_from(SIGN_OPERAND_PRECEDENCE)?;
@@ -84,7 +84,7 @@ impl PromqlParser<'_> {
     ) -> Parsed<DurationExpr> {
         let mut left = left;
         loop {
-            let token = self.peek()?;
+            let token = self.tokens.peek()?;
             let PromqlTokenKind::Operator(op) = token.kind else {
                 return Ok(left);
             };
@@ -93,12 +93,12 @@ impl PromqlParser<'_> {
             if !is_allowed || precedence < precedence_min {
                 return Ok(left);
             }
-            self.next()?;
-            let left_height = self.height;
+            self.tokens.next()?;
+            let left_height = self.limits.height;
             let right =
                 self.parse_duration_operators_from(precedence + u8::from(op != BinaryOp::Pow))?;
             left = self.duration_binary(op, token, left, right)?;
-            self.update_duration_height(left_height.max(self.height), left.span)?;
+            self.update_duration_height(left_height.max(self.limits.height), left.span)?;
         }
     }
 
@@ -141,12 +141,12 @@ impl PromqlParser<'_> {
     }
 
     fn parse_duration_operand(&mut self) -> Parsed<DurationExpr> {
-        let token = self.peek()?;
-        self.height = 0;
+        let token = self.tokens.peek()?;
+        self.limits.height = 0;
         match token.kind {
             PromqlTokenKind::Number | PromqlTokenKind::Duration => {
-                self.next()?;
-                let literal = self.parse_number_literal(token)?;
+                self.tokens.next()?;
+                let literal = self.tokens.parse_number_literal(token)?;
                 duration_number(literal, span(token.start, token.end), token.start)
             }
             PromqlTokenKind::Word(PromqlKeyword::Step) => {
@@ -162,20 +162,20 @@ impl PromqlParser<'_> {
                 self.parse_duration_choice(DurationExprKind::MinOf)
             }
             PromqlTokenKind::LeftParen => {
-                self.next()?;
+                self.tokens.next()?;
                 let inner = self.parse_duration_operators_from(0)?;
-                self.expect(PromqlTokenKind::RightParen)?;
+                self.tokens.expect(PromqlTokenKind::RightParen)?;
                 self.require_duration_expressions(inner.span)?;
                 Ok(add_parentheses(inner))
             }
-            _ => self.stop_here(),
+            _ => self.tokens.stop_here(),
         }
     }
 
     fn parse_duration_constant(&mut self, kind: DurationExprKind) -> Parsed<DurationExpr> {
-        let word = self.next()?;
-        self.expect(PromqlTokenKind::LeftParen)?;
-        let close = self.expect(PromqlTokenKind::RightParen)?;
+        let word = self.tokens.next()?;
+        self.tokens.expect(PromqlTokenKind::LeftParen)?;
+        let close = self.tokens.expect(PromqlTokenKind::RightParen)?;
         let span = span(word.start, close.end);
         Ok(DurationExpr { kind, span })
     }
@@ -184,15 +184,15 @@ impl PromqlParser<'_> {
         &mut self,
         kind: fn(Box<DurationExpr>, Box<DurationExpr>) -> DurationExprKind,
     ) -> Parsed<DurationExpr> {
-        self.next()?;
-        self.expect(PromqlTokenKind::LeftParen)?;
+        self.tokens.next()?;
+        self.tokens.expect(PromqlTokenKind::LeftParen)?;
         let left = self.parse_duration_operators_from(0)?;
-        let left_height = self.height;
-        self.expect(PromqlTokenKind::Comma)?;
+        let left_height = self.limits.height;
+        self.tokens.expect(PromqlTokenKind::Comma)?;
         let right = self.parse_duration_operators_from(0)?;
-        self.expect(PromqlTokenKind::RightParen)?;
+        self.tokens.expect(PromqlTokenKind::RightParen)?;
         let span = left.span.join(right.span);
-        self.update_duration_height(left_height.max(self.height), span)?;
+        self.update_duration_height(left_height.max(self.limits.height), span)?;
         let kind = kind(Box::new(left), Box::new(right));
         Ok(DurationExpr { kind, span })
     }
@@ -213,14 +213,15 @@ impl PromqlParser<'_> {
         if sign == UnaryOp::Plus {
             return Ok(operand);
         }
-        self.update_duration_height(self.height, whole)?;
+        self.update_duration_height(self.limits.height, whole)?;
         Ok(DurationExpr {
             kind: DurationExprKind::Negative(Box::new(operand)),
             span: whole,
         })
     }
 
-    /// Checks the height of a duration and updates the parser like [`PromqlParser::update_height`].
+    /// Checks the height of a duration and updates the parser like
+    /// [`super::limits::TreeLimits::update_height`].
     /// The limit is lower than that of expressions.
     fn update_duration_height(&mut self, height: u32, span: PositionRange) -> Parsed<()> {
         if height >= NESTING_MAX {
@@ -232,7 +233,7 @@ impl PromqlParser<'_> {
                 ),
             );
         }
-        self.update_height(height, span)
+        self.limits.update_height(height, span)
     }
 
     fn require_duration_expressions(&self, span: PositionRange) -> Parsed<()> {

@@ -27,21 +27,21 @@ impl PromqlParser<'_> {
         self.parse_deeper(|parser| {
             let mut left = parser.parse_signed_operand()?;
             loop {
-                let token = parser.peek()?;
+                let token = parser.tokens.peek()?;
                 let PromqlTokenKind::Operator(op) = token.kind else {
                     return Ok(left);
                 };
                 if op.precedence() < precedence_min {
                     return Ok(left);
                 }
-                parser.next()?;
+                parser.tokens.next()?;
                 left = parser.parse_binary(left, op)?;
             }
         })
     }
 
     fn parse_binary(&mut self, left: Expr, op: BinaryOp) -> Parsed<Expr> {
-        let left_height = self.height;
+        let left_height = self.limits.height;
         let modifiers = self.parse_binary_modifiers()?;
         let to_the_right = u8::from(op != BinaryOp::Pow);
         let right = self.parse_operators_from(op.precedence() + to_the_right)?;
@@ -54,7 +54,8 @@ impl PromqlParser<'_> {
             let message = "binop fill modifiers are experimental and not enabled";
             return fail(whole.start as usize, message);
         }
-        self.update_height(left_height.max(self.height), whole)?;
+        self.limits
+            .update_height(left_height.max(self.limits.height), whole)?;
         let kind = ExprKind::Binary(Box::new(BinaryExpr {
             op,
             left,
@@ -67,17 +68,17 @@ impl PromqlParser<'_> {
 
     fn parse_binary_modifiers(&mut self) -> Parsed<BinaryModifiers> {
         let mut modifiers = BinaryModifiers {
-            returns_bool: self.take_word(PromqlKeyword::Bool)?,
+            returns_bool: self.tokens.take_word(PromqlKeyword::Bool)?,
             ..BinaryModifiers::default()
         };
         let matching = &mut modifiers.matching;
-        matching.on = self.take_word(PromqlKeyword::On)?;
-        if matching.on || self.take_word(PromqlKeyword::Ignoring)? {
+        matching.on = self.tokens.take_word(PromqlKeyword::On)?;
+        if matching.on || self.tokens.take_word(PromqlKeyword::Ignoring)? {
             matching.labels = self.parse_grouping_labels()?;
-            if self.take_word(PromqlKeyword::GroupLeft)? {
+            if self.tokens.take_word(PromqlKeyword::GroupLeft)? {
                 matching.cardinality = MatchCardinality::ManyToOne;
                 matching.include = self.parse_optional_grouping_labels()?;
-            } else if self.take_word(PromqlKeyword::GroupRight)? {
+            } else if self.tokens.take_word(PromqlKeyword::GroupRight)? {
                 matching.cardinality = MatchCardinality::OneToMany;
                 matching.include = self.parse_optional_grouping_labels()?;
             }
@@ -87,18 +88,18 @@ impl PromqlParser<'_> {
     }
 
     fn parse_fills(&mut self, matching: &mut VectorMatching) -> Parsed<()> {
-        if self.take_word(PromqlKeyword::Fill)? {
+        if self.tokens.take_word(PromqlKeyword::Fill)? {
             let value = self.parse_fill_value()?;
             matching.fill_left = Some(value);
             matching.fill_right = Some(value);
-        } else if self.take_word(PromqlKeyword::FillLeft)? {
+        } else if self.tokens.take_word(PromqlKeyword::FillLeft)? {
             matching.fill_left = Some(self.parse_fill_value()?);
-            if self.take_word(PromqlKeyword::FillRight)? {
+            if self.tokens.take_word(PromqlKeyword::FillRight)? {
                 matching.fill_right = Some(self.parse_fill_value()?);
             }
-        } else if self.take_word(PromqlKeyword::FillRight)? {
+        } else if self.tokens.take_word(PromqlKeyword::FillRight)? {
             matching.fill_right = Some(self.parse_fill_value()?);
-            if self.take_word(PromqlKeyword::FillLeft)? {
+            if self.tokens.take_word(PromqlKeyword::FillLeft)? {
                 matching.fill_left = Some(self.parse_fill_value()?);
             }
         }
@@ -106,29 +107,14 @@ impl PromqlParser<'_> {
     }
 
     fn parse_fill_value(&mut self) -> Parsed<f64> {
-        self.expect(PromqlTokenKind::LeftParen)?;
-        let value = self.parse_signed_number()?;
-        self.expect(PromqlTokenKind::RightParen)?;
+        self.tokens.expect(PromqlTokenKind::LeftParen)?;
+        let value = self.tokens.parse_signed_number()?;
+        self.tokens.expect(PromqlTokenKind::RightParen)?;
         Ok(value)
     }
 
-    pub(super) fn take_word(&mut self, word: PromqlKeyword) -> Parsed<bool> {
-        Ok(self.take(PromqlTokenKind::Word(word))?.is_some())
-    }
-
-    pub(super) fn take_sign(&mut self) -> Parsed<Option<(UnaryOp, PromqlToken)>> {
-        let token = self.peek()?;
-        let sign = match token.kind {
-            PromqlTokenKind::Operator(BinaryOp::Add) => UnaryOp::Plus,
-            PromqlTokenKind::Operator(BinaryOp::Sub) => UnaryOp::Minus,
-            _ => return Ok(None),
-        };
-        self.next()?;
-        Ok(Some((sign, token)))
-    }
-
     fn parse_signed_operand(&mut self) -> Parsed<Expr> {
-        let Some((sign, token)) = self.take_sign()? else {
+        let Some((sign, token)) = self.tokens.take_sign()? else {
             let operand = self.parse_operand()?;
             return self.parse_selector_modifiers(operand);
         };
@@ -141,39 +127,39 @@ impl PromqlParser<'_> {
             }
             return Ok(Expr::new(ExprKind::Number(literal), whole));
         }
-        self.update_height(self.height, whole)?;
+        self.limits.update_height(self.limits.height, whole)?;
         Ok(Expr::new(ExprKind::Unary(sign, Box::new(operand)), whole))
     }
 
     /// Parses an operand: an expression without surrounding operators and modifiers.
     fn parse_operand(&mut self) -> Parsed<Expr> {
-        let token = self.peek()?;
-        self.height = 0;
-        self.reserve(NODE_BYTES + token.end - token.start)?;
+        let token = self.tokens.peek()?;
+        self.limits.height = 0;
+        self.limits.reserve(NODE_BYTES + token.end - token.start)?;
         match token.kind {
             PromqlTokenKind::Number | PromqlTokenKind::Duration => {
-                self.next()?;
-                let kind = ExprKind::Number(self.parse_number_literal(token)?);
+                self.tokens.next()?;
+                let kind = ExprKind::Number(self.tokens.parse_number_literal(token)?);
                 Ok(Expr::new(kind, span(token.start, token.end)))
             }
             PromqlTokenKind::String => {
-                self.next()?;
-                let kind = ExprKind::String(unquote(self.text(token)));
+                self.tokens.next()?;
+                let kind = ExprKind::String(unquote(self.tokens.text(token)));
                 Ok(Expr::new(kind, span(token.start, token.end)))
             }
             PromqlTokenKind::LeftParen => self.parse_parentheses(),
             PromqlTokenKind::LeftBrace => self.parse_selector_operand(),
             kind if kind.is_metric_name() => self.parse_named_operand(token),
-            _ => self.stop_here(),
+            _ => self.tokens.stop_here(),
         }
     }
 
     fn parse_parentheses(&mut self) -> Parsed<Expr> {
-        let open = self.next()?;
+        let open = self.tokens.next()?;
         let inner = self.parse_nested(Self::parse_expression)?;
-        let close = self.expect(PromqlTokenKind::RightParen)?;
+        let close = self.tokens.expect(PromqlTokenKind::RightParen)?;
         let whole = span(open.start, close.end);
-        self.update_height(self.height, whole)?;
+        self.limits.update_height(self.limits.height, whole)?;
         Ok(Expr::new(ExprKind::Paren(Box::new(inner)), whole))
     }
 
@@ -188,7 +174,7 @@ impl PromqlParser<'_> {
             NameLookahead::Call => return self.parse_call(name),
             NameLookahead::Aggregate(op) => {
                 let parsed = self.parse_aggregate(name, op);
-                return self.within(parsed, "aggregation", "");
+                return self.tokens.within(parsed, "aggregation", "");
             }
             NameLookahead::Selector => self.parse_selector_rest(name)?,
         };
@@ -196,8 +182,8 @@ impl PromqlParser<'_> {
     }
 
     fn look_ahead_after(&mut self, name: PromqlToken) -> Parsed<NameLookahead> {
-        self.next()?;
-        let follower = self.peek()?.kind;
+        self.tokens.next()?;
+        let follower = self.tokens.peek()?.kind;
         let is_paren = follower == PromqlTokenKind::LeftParen;
         Ok(match name.kind {
             PromqlTokenKind::Aggregate(op)
@@ -222,7 +208,7 @@ impl PromqlParser<'_> {
 
     fn parse_call(&mut self, name: PromqlToken) -> Parsed<Expr> {
         let args = self.parse_arguments()?;
-        let text = self.text(name);
+        let text = self.tokens.text(name);
         let quoted = || quote(text.as_bytes());
         let Some(function) = functions::lookup(text) else {
             return fail(
@@ -233,8 +219,8 @@ impl PromqlParser<'_> {
         if function.experimental && !self.features.experimental_functions {
             return fail(name.start, format!("function {} is not enabled", quoted()));
         }
-        let whole = span(name.start, self.taken_end);
-        self.update_height(self.height, whole)?;
+        let whole = span(name.start, self.tokens.taken_end);
+        self.limits.update_height(self.limits.height, whole)?;
         Ok(Expr::new(
             ExprKind::Call(FunctionCall { function, args }),
             whole,
@@ -243,40 +229,40 @@ impl PromqlParser<'_> {
 
     /// Parses arguments in parentheses. Afterwards `height` is that of the highest argument.
     fn parse_arguments(&mut self) -> Parsed<Vec<Expr>> {
-        self.expect(PromqlTokenKind::LeftParen)?;
+        self.tokens.expect(PromqlTokenKind::LeftParen)?;
         let mut args = Vec::new();
         let mut height = 0;
-        if self.take(PromqlTokenKind::RightParen)?.is_none() {
+        if self.tokens.take(PromqlTokenKind::RightParen)?.is_none() {
             loop {
                 args.push(self.parse_nested(Self::parse_expression)?);
-                height = height.max(self.height);
-                let Some(comma) = self.take(PromqlTokenKind::Comma)? else {
+                height = height.max(self.limits.height);
+                let Some(comma) = self.tokens.take(PromqlTokenKind::Comma)? else {
                     break;
                 };
-                if !self.peek()?.kind.begins_expression() {
+                if !self.tokens.peek()?.kind.begins_expression() {
                     let message = "trailing commas not allowed in function call args";
                     return fail(comma.start, message);
                 }
             }
-            self.expect(PromqlTokenKind::RightParen)?;
+            self.tokens.expect(PromqlTokenKind::RightParen)?;
         }
-        self.height = height;
+        self.limits.height = height;
         Ok(args)
     }
 
     fn parse_aggregate(&mut self, name: PromqlToken, op: AggregateOp) -> Parsed<Expr> {
         let mut grouping = self.parse_grouping()?;
         let args = self.parse_arguments()?;
-        let mut end = self.taken_end;
+        let mut end = self.tokens.taken_end;
         if grouping.is_none() {
             grouping = self.parse_grouping()?;
             if grouping.is_some() {
-                end = self.taken_end;
+                end = self.tokens.taken_end;
             }
         }
         let whole = span(name.start, end);
         let (expr, param) = self.parse_aggregate_arguments(op, args, whole)?;
-        self.update_height(self.height, whole)?;
+        self.limits.update_height(self.limits.height, whole)?;
         let kind = ExprKind::Aggregate(Box::new(AggregateExpr {
             op,
             expr,
@@ -327,10 +313,10 @@ impl PromqlParser<'_> {
     }
 
     fn parse_grouping(&mut self) -> Parsed<Option<AggregateGrouping>> {
-        if self.take_word(PromqlKeyword::By)? {
+        if self.tokens.take_word(PromqlKeyword::By)? {
             return Ok(Some(AggregateGrouping::By(self.parse_grouping_labels()?)));
         }
-        if self.take_word(PromqlKeyword::Without)? {
+        if self.tokens.take_word(PromqlKeyword::Without)? {
             return Ok(Some(AggregateGrouping::Without(
                 self.parse_grouping_labels()?,
             )));
@@ -341,7 +327,7 @@ impl PromqlParser<'_> {
     /// Parses the labels after `group_left` or `group_right`. The list is optional if an operand or
     /// a fill modifier follows.
     fn parse_optional_grouping_labels(&mut self) -> Parsed<Vec<String>> {
-        let follower = self.peek()?.kind;
+        let follower = self.tokens.peek()?.kind;
         let is_absent = follower.begins_expression() && follower != PromqlTokenKind::LeftParen;
         if is_absent {
             Ok(Vec::new())
@@ -351,8 +337,8 @@ impl PromqlParser<'_> {
     }
 
     fn parse_grouping_labels(&mut self) -> Parsed<Vec<String>> {
-        let open = self.expect(PromqlTokenKind::LeftParen);
-        self.within(open, "grouping opts", "\"(\"")?;
+        let open = self.tokens.expect(PromqlTokenKind::LeftParen);
+        self.tokens.within(open, "grouping opts", "\"(\"")?;
         let mut labels = Vec::new();
         self.parse_list(
             PromqlTokenKind::RightParen,
@@ -367,17 +353,17 @@ impl PromqlParser<'_> {
     }
 
     fn parse_grouping_label(&mut self) -> Parsed<String> {
-        let token = self.peek()?;
+        let token = self.tokens.peek()?;
         if token.kind.is_grouping_label() {
-            self.next()?;
-            return Ok(self.text(token).to_owned());
+            self.tokens.next()?;
+            return Ok(self.tokens.text(token).to_owned());
         }
         if token.kind != PromqlTokenKind::String {
-            let stop = self.stop_here();
-            return self.within(stop, "grouping opts", "label");
+            let stop = self.tokens.stop_here();
+            return self.tokens.within(stop, "grouping opts", "label");
         }
-        self.next()?;
-        match String::from_utf8(unquote(self.text(token))) {
+        self.tokens.next()?;
+        match String::from_utf8(unquote(self.tokens.text(token))) {
             Ok(name) if !name.is_empty() => Ok(name),
             name => {
                 let bytes = name.map_or_else(|e| e.into_bytes(), String::into_bytes);

@@ -40,15 +40,15 @@ struct SelectorModifiers<'a> {
 impl PromqlParser<'_> {
     /// Parses a selector with or without a metric name.
     pub(super) fn parse_vector_selector(&mut self) -> Parsed<(VectorSelector, PositionRange)> {
-        let token = self.peek()?;
+        let token = self.tokens.peek()?;
         if token.kind == PromqlTokenKind::LeftBrace {
             let (matchers, braces) = self.parse_braces()?;
             return Ok((new_selector(None, matchers), braces));
         }
         if !token.kind.is_metric_name() {
-            return self.stop_here();
+            return self.tokens.stop_here();
         }
-        self.next()?;
+        self.tokens.next()?;
         self.parse_selector_rest(token)
     }
 
@@ -59,12 +59,12 @@ impl PromqlParser<'_> {
     ) -> Parsed<(VectorSelector, PositionRange)> {
         let mut matchers = Vec::new();
         let mut whole = span(name.start, name.end);
-        if self.peek()?.kind == PromqlTokenKind::LeftBrace {
+        if self.tokens.peek()?.kind == PromqlTokenKind::LeftBrace {
             let (found, braces) = self.parse_braces()?;
             matchers = found;
             whole.end = braces.end;
         }
-        let text = self.text(name);
+        let text = self.tokens.text(name);
         matchers.push(new_matcher(
             name,
             METRIC_NAME,
@@ -75,7 +75,7 @@ impl PromqlParser<'_> {
     }
 
     fn parse_braces(&mut self) -> Parsed<(Vec<Matcher>, PositionRange)> {
-        let open = self.expect(PromqlTokenKind::LeftBrace)?;
+        let open = self.tokens.expect(PromqlTokenKind::LeftBrace)?;
         let mut matchers = Vec::new();
         let kind = PromqlTokenKind::RightBrace;
         let close = self.parse_list(kind, "\"}\"", "label matching", |parser| {
@@ -86,17 +86,19 @@ impl PromqlParser<'_> {
     }
 
     fn parse_label_matcher(&mut self) -> Parsed<Matcher> {
-        let token = self.peek()?;
+        let token = self.tokens.peek()?;
         let name = match token.kind {
-            PromqlTokenKind::Identifier => self.text(token).as_bytes().to_vec(),
-            PromqlTokenKind::String => unquote(self.text(token)),
+            PromqlTokenKind::Identifier => self.tokens.text(token).as_bytes().to_vec(),
+            PromqlTokenKind::String => unquote(self.tokens.text(token)),
             _ => {
-                let stop = self.stop_here();
-                return self.within(stop, "label matching", "identifier or \"}\"");
+                let stop = self.tokens.stop_here();
+                return self
+                    .tokens
+                    .within(stop, "label matching", "identifier or \"}\"");
             }
         };
-        self.next()?;
-        let op = match self.peek()?.kind {
+        self.tokens.next()?;
+        let op = match self.tokens.peek()?.kind {
             PromqlTokenKind::Assign => MatchOp::Equal,
             PromqlTokenKind::Operator(BinaryOp::NotEqual) => MatchOp::NotEqual,
             PromqlTokenKind::EqualRegex => MatchOp::Regex,
@@ -105,20 +107,22 @@ impl PromqlParser<'_> {
                 return new_matcher(token, METRIC_NAME, MatchOp::Equal, &name);
             }
             _ => {
-                let stop = self.stop_here();
-                return self.within(stop, "label matching", "label matching operator");
+                let stop = self.tokens.stop_here();
+                return self
+                    .tokens
+                    .within(stop, "label matching", "label matching operator");
             }
         };
-        self.next()?;
-        let value = self.expect(PromqlTokenKind::String);
-        let value = self.within(value, "label matching", "string")?;
+        self.tokens.next()?;
+        let value = self.tokens.expect(PromqlTokenKind::String);
+        let value = self.tokens.within(value, "label matching", "string")?;
         // No stored label has such a name, and Prometheus would not find a series, either.
         let Ok(name) = String::from_utf8(name) else {
-            let name = self.text(token);
+            let name = self.tokens.text(token);
             return fail(token.start, format!("invalid label name: {name}"));
         };
-        let value = unquote(self.text(value));
-        self.reserve(match op {
+        let value = unquote(self.tokens.text(value));
+        self.limits.reserve(match op {
             MatchOp::Equal | MatchOp::NotEqual => 4 * value.len(),
             MatchOp::Regex | MatchOp::NotRegex => value.len() + parse_memory_bytes(&value),
         })?;
@@ -130,8 +134,8 @@ impl PromqlParser<'_> {
         let mut expr = operand;
         let mut seen = SeenModifiers::default();
         loop {
-            let height = self.height;
-            match self.peek()?.kind {
+            let height = self.limits.height;
+            match self.tokens.peek()?.kind {
                 PromqlTokenKind::LeftBracket => expr = self.parse_brackets(expr, &mut seen)?,
                 PromqlTokenKind::At => self.parse_at_modifier(&mut expr, &mut seen)?,
                 PromqlTokenKind::Word(PromqlKeyword::Offset) => {
@@ -146,27 +150,30 @@ impl PromqlParser<'_> {
                 _ => return Ok(expr),
             }
             // The durations of the modifier changed the height.
-            self.height = self.height.max(height);
+            self.limits.height = self.limits.height.max(height);
         }
     }
 
     fn parse_brackets(&mut self, expr: Expr, seen: &mut SeenModifiers) -> Parsed<Expr> {
-        let height = self.height;
-        let open = self.next()?;
+        let height = self.limits.height;
+        let open = self.tokens.next()?;
         let range = self.parse_positive_duration();
-        let range = self.within(range, "subquery or range selector", OFFSET_EXPECTED)?;
-        if self.take(PromqlTokenKind::RightBracket)?.is_some() {
+        let range = self
+            .tokens
+            .within(range, "subquery or range selector", OFFSET_EXPECTED)?;
+        if self.tokens.take(PromqlTokenKind::RightBracket)?.is_some() {
             return self.parse_range_selector(expr, range, open, *seen);
         }
-        let colon = self.expect(PromqlTokenKind::Colon);
-        self.within(colon, "subquery or range", "\":\" or \"]\"")?;
-        let step = match self.take(PromqlTokenKind::RightBracket)? {
+        let colon = self.tokens.expect(PromqlTokenKind::Colon);
+        self.tokens
+            .within(colon, "subquery or range", "\":\" or \"]\"")?;
+        let step = match self.tokens.take(PromqlTokenKind::RightBracket)? {
             Some(_) => None,
             None => Some(self.parse_subquery_step()?),
         };
         *seen = SeenModifiers::default();
-        let whole = span(expr.span.start as usize, self.taken_end);
-        self.update_height(height, whole)?;
+        let whole = span(expr.span.start as usize, self.tokens.taken_end);
+        self.limits.update_height(height, whole)?;
         let subquery = SubqueryExpr {
             expr,
             range,
@@ -179,13 +186,13 @@ impl PromqlParser<'_> {
 
     fn parse_subquery_step(&mut self) -> Parsed<QueryDuration> {
         let step = self.parse_positive_duration();
-        let step = self.within(
+        let step = self.tokens.within(
             step,
             "subquery selector",
             "number, duration, step(), range(), or \"]\"",
         )?;
-        let close = self.expect(PromqlTokenKind::RightBracket);
-        self.within(close, "subquery selector", "\"]\"")?;
+        let close = self.tokens.expect(PromqlTokenKind::RightBracket);
+        self.tokens.within(close, "subquery selector", "\"]\"")?;
         Ok(step)
     }
 
@@ -205,7 +212,7 @@ impl PromqlParser<'_> {
         if seen.time {
             return fail(open.start, "no @ modifiers allowed before range");
         }
-        let whole = span(expr.span.start as usize, self.taken_end);
+        let whole = span(expr.span.start as usize, self.tokens.taken_end);
         let matrix = MatrixSelector {
             vector,
             vector_span: expr.span,
@@ -215,9 +222,9 @@ impl PromqlParser<'_> {
     }
 
     fn parse_offset_modifier(&mut self, expr: &mut Expr, seen: &mut SeenModifiers) -> Parsed<()> {
-        self.next()?;
+        self.tokens.next()?;
         let offset = self.parse_offset_duration();
-        let (offset, is_zero) = self.within(offset, "offset", OFFSET_EXPECTED)?;
+        let (offset, is_zero) = self.tokens.within(offset, "offset", OFFSET_EXPECTED)?;
         let start = expr.span.start as usize;
         let Some(modified) = borrow_modifiers(expr) else {
             return fail(
@@ -232,12 +239,12 @@ impl PromqlParser<'_> {
         seen.offset = !is_zero;
         seen.plain_offset = seen.offset && matches!(offset, QueryDuration::Millis(_));
         *modified.offset = offset;
-        expr.span.end = self.taken_end as u32;
+        expr.span.end = self.tokens.taken_end as u32;
         Ok(())
     }
 
     fn parse_edges(&mut self, expr: &mut Expr, wanted: WindowEdges) -> Parsed<()> {
-        self.next()?;
+        self.tokens.next()?;
         let start = expr.span.start as usize;
         let word = if wanted == WindowEdges::Anchored {
             "anchored"
@@ -270,9 +277,9 @@ impl PromqlParser<'_> {
     }
 
     fn parse_at_modifier(&mut self, expr: &mut Expr, seen: &mut SeenModifiers) -> Parsed<()> {
-        self.next()?;
+        self.tokens.next()?;
         let at = self.parse_at_value(expr);
-        let at = self.within(at, "@", "timestamp")?;
+        let at = self.tokens.within(at, "@", "timestamp")?;
         let start = expr.span.start as usize;
         let Some(modified) = borrow_modifiers(expr) else {
             return fail(
@@ -287,24 +294,24 @@ impl PromqlParser<'_> {
         seen.at = true;
         seen.time = matches!(at, AtModifier::Time(_));
         *modified.at = Some(at);
-        expr.span.end = self.taken_end as u32;
+        expr.span.end = self.tokens.taken_end as u32;
         Ok(())
     }
 
     fn parse_at_value(&mut self, expr: &Expr) -> Parsed<AtModifier> {
-        let bound = match self.peek()?.kind {
+        let bound = match self.tokens.peek()?.kind {
             PromqlTokenKind::Word(PromqlKeyword::Start) => AtModifier::Start,
             PromqlTokenKind::Word(PromqlKeyword::End) => AtModifier::End,
             _ => return self.parse_timestamp(expr.span.start as usize),
         };
-        self.next()?;
-        self.expect(PromqlTokenKind::LeftParen)?;
-        self.expect(PromqlTokenKind::RightParen)?;
+        self.tokens.next()?;
+        self.tokens.expect(PromqlTokenKind::LeftParen)?;
+        self.tokens.expect(PromqlTokenKind::RightParen)?;
         Ok(bound)
     }
 
     fn parse_timestamp(&mut self, start: usize) -> Parsed<AtModifier> {
-        let seconds = self.parse_signed_number()?;
+        let seconds = self.tokens.parse_signed_number()?;
         let limit = i64::MAX as f64;
         // The condition is also true for NaN.
         if !(seconds > -limit && seconds < limit) {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::ast::{
-    DurationExpr, DurationExprKind, ExprKind, NumberLiteral, QueryDuration, VectorSelector,
+    DurationExpr, DurationExprKind, ExprKind, NumberLiteral, PositionRange, QueryDuration,
+    VectorSelector,
 };
 use crate::durations::{DurationContext, resolve};
 use crate::printer::pretty;
