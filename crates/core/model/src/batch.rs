@@ -16,71 +16,21 @@
 //! except `start_times`, which is empty as long as no sample has a start timestamp.
 
 mod part;
+mod series;
 mod split;
 mod take_out;
 
 use crate::error::Error;
 use crate::exemplar::{SeriesExemplars, TimedExemplar};
 use crate::fingerprint::{Fingerprint, HashKeys, SeriesHash};
-use crate::histogram::Histogram;
 use crate::labels::LabelsRef;
 use crate::log::JournalRecord;
 use crate::sample::{START_UNKNOWN, TimestampMs};
 use crate::series_key::KeyFormat;
+pub use series::{HistogramSample, LabelDecodeOutcome, SeriesSamples};
+use series::{LabelDecodeState, LabelSpan, SampleColumnEnds};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A native histogram sample, together with its timestamps.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HistogramSample {
-    /// The timestamp of the sample in milliseconds.
-    pub time: TimestampMs,
-    /// The start timestamp of the counter, or [`START_UNKNOWN`].
-    pub start_time: TimestampMs,
-    /// The value of the sample: a histogram with integer or float counts.
-    pub histogram: Histogram,
-}
-
-/// The result of decoding the labels of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LabelDecodeOutcome {
-    /// The labels are valid, and their canonical form is in the arena. The key may differ from the
-    /// one that the key format creates from the labels.
-    Stands,
-    /// The labels are valid, and the key equals the one that the key format creates from them.
-    StandsByKey,
-    /// The labels are invalid, so the series is rejected.
-    Refused,
-}
-
-/// The state of the labels of a series, as stored in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LabelDecodeState {
-    Canonical,
-    Unread,
-    Read(LabelDecodeOutcome),
-}
-
-/// The position of a series' labels, in the arena or in the message.
-#[derive(Clone, Copy, Debug)]
-struct LabelSpan {
-    start: u32,
-    end: u32,
-    form: LabelDecodeState,
-}
-
-impl LabelSpan {
-    fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-}
-
-/// The end of a series' samples in the columns.
-#[derive(Clone, Copy, Debug, Default)]
-struct SampleColumnEnds {
-    floats: u32,
-    histograms: u32,
-}
 
 /// Samples of many series in columns. Reuse a batch with [`Batch::clear`] to keep its memory.
 #[derive(Clone, Debug, Default)]
@@ -106,21 +56,6 @@ pub struct Batch {
     /// The journal to log with the samples. Empty in batches of remote senders.
     journal: JournalRecord,
     is_followed: bool,
-}
-
-/// A view of one series in a batch, which borrows from the columns.
-#[derive(Clone, Copy, Debug)]
-pub struct SeriesSamples<'a> {
-    /// The label set. Empty while it is undecoded; see [`Batch::key`].
-    pub labels: LabelsRef<'a>,
-    /// The timestamps of the float samples in order of arrival.
-    pub times: &'a [TimestampMs],
-    /// The values of the float samples; one for each timestamp.
-    pub values: &'a [f64],
-    /// The start timestamps of the float samples: one for each timestamp, or none at all.
-    pub start_times: &'a [TimestampMs],
-    /// The histogram samples of the series in order of arrival.
-    pub histograms: &'a [HistogramSample],
 }
 
 /// A batch to append, and the decoder of its labels. Labels may be undecoded, as they were
