@@ -7,6 +7,7 @@
 //! value is zero instead of the value of the previous metric, exemplars of all native histograms of
 //! a family are emitted, and so is a classic histogram after a native one.
 
+mod exemplar;
 mod message;
 mod native;
 
@@ -19,13 +20,13 @@ use super::number::format_openmetrics_float;
 use super::pairs::LabelPairs;
 use super::series;
 use crate::protobuf::put_varint;
+use exemplar::push_exemplar;
 use firn_model::exemplar::SampleExemplars;
 use firn_model::histogram::Histogram;
-use firn_model::labels::LabelsBuilder;
 use firn_model::metadata::MetricType;
 use firn_model::quote::quote;
 use firn_model::sample::TimestampMs;
-use message::{FamilyMessage, MetricMessage, read_exemplar, read_label};
+use message::{FamilyMessage, MetricMessage, read_label};
 
 /// A byte that never occurs in UTF-8, which separates the parts of a key.
 const SEPARATOR: u8 = 0xff;
@@ -478,24 +479,4 @@ impl<'t> ProtobufParser<'t> {
             _ => {}
         }
     }
-}
-
-/// Appends the exemplar in `message`, unless a label name is not UTF-8 or it lacks a required
-/// timestamp.
-fn push_exemplar(message: Option<&[u8]>, needs_time: bool, out: &mut SampleExemplars) {
-    let Some(Ok(exemplar)) = message.map(read_exemplar) else {
-        return;
-    };
-    if needs_time && exemplar.time.is_none() {
-        return;
-    }
-    let mut labels = LabelsBuilder::default();
-    for (name, value) in exemplar.labels {
-        match std::str::from_utf8(name) {
-            Ok("") => {}
-            Ok(name) => drop(labels.set(name, value)),
-            Err(_) => return,
-        }
-    }
-    out.push(labels.build().as_ref(), exemplar.value, exemplar.time);
 }

@@ -16,11 +16,15 @@
 
 mod encode;
 mod exemplar;
+mod plain;
+mod refs;
 mod symbols;
 #[cfg(test)]
 mod tests;
 
 pub use encode::encode_interned;
+use plain::{PlainFloatSeries, parse_plain_series};
+use refs::{Pair, SeriesMetadataRefs, decode_metadata, decode_packed, kept_bytes, validate_series};
 pub(crate) use symbols::KEY_COPIES;
 pub(super) use symbols::WriteRequestSymbols;
 
@@ -39,30 +43,13 @@ use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::labels::{LabelsRef, METRIC_NAME};
-use firn_model::metadata::{MetadataBatch, MetricType};
+use firn_model::metadata::MetadataBatch;
 use firn_model::sample::START_UNKNOWN;
 use std::borrow::Cow;
 use symbols::{MessageSymbols, SYMBOL_BYTES, SeriesKeyBuffer, SeriesKeyRange};
 
-/// Field keys of the parts of a series.
-const REFS_KEY: u8 = 0x0a;
-const SAMPLE_KEY: u8 = 0x12;
-const METADATA_KEY: u8 = 0x2a;
-
-/// Largest number of references in an error text.
-const SHOWN_REFS_MAX: usize = 64;
-
 /// Memory for decoding one packed reference beyond the message: its number, and half of a pair.
 const REF_BYTES: usize = size_of::<u32>() + size_of::<Pair<'static>>() / 2;
-
-/// The metadata of a series: the number of the type, and references to the symbols of help and
-/// unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct SeriesMetadataRefs {
-    kind: u64,
-    help: u32,
-    unit: u32,
-}
 
 /// The parts of a series that are not in the batch, collected before its labels are resolved.
 #[derive(Default)]
@@ -419,156 +406,4 @@ impl<'d> InternedRequestDecoder<'d> {
         self.batch.end_series();
         self.push_metadata(message, key, parts.said)
     }
-}
-
-/// A series with one float sample in the form of Go's encoder, which takes the fast path.
-struct PlainFloatSeries<'m> {
-    refs: &'m [u8],
-    time: i64,
-    value: f64,
-    /// An undecoded `Metadata` message; empty if there is none.
-    said: &'m [u8],
-}
-
-/// Returns the parts of a series if it is a plain one.
-#[inline]
-fn parse_plain_series(series: &[u8]) -> Option<PlainFloatSeries<'_>> {
-    let [REFS_KEY, bytes @ 0..0x80, rest @ ..] = series else {
-        return None;
-    };
-    let (refs, rest) = rest.split_at_checked(usize::from(*bytes))?;
-    let [SAMPLE_KEY, bytes @ 0..0x80, rest @ ..] = rest else {
-        return None;
-    };
-    let (sample, rest) = rest.split_at_checked(usize::from(*bytes))?;
-    let (time, value) = sample::parse_plain(sample)?;
-    let said = match rest {
-        [] => &[][..],
-        [METADATA_KEY, bytes @ 0..0x80, said @ ..] if said.len() == usize::from(*bytes) => said,
-        _ => return None,
-    };
-    Some(PlainFloatSeries {
-        refs,
-        time,
-        value,
-        said,
-    })
-}
-
-/// Decodes a `Metadata` message; absent fields are zero, which refers to the empty symbol.
-#[inline]
-fn decode_metadata(message: &[u8]) -> Result<SeriesMetadataRefs, WireError> {
-    let mut said = SeriesMetadataRefs::default();
-    let mut cursor = ProtobufCursor::new(message);
-    while let Some((number, wire_type)) = cursor.read_field()? {
-        match number {
-            field::METADATA_TYPE => {
-                expect_wire_type(wire_type, WireType::Varint)?;
-                said.kind = cursor.read_varint()?;
-            }
-            field::METADATA_HELP => {
-                expect_wire_type(wire_type, WireType::Varint)?;
-                said.help = cursor.read_varint()? as u32;
-            }
-            field::METADATA_UNIT => {
-                expect_wire_type(wire_type, WireType::Varint)?;
-                said.unit = cursor.read_varint()? as u32;
-            }
-            _ => cursor.skip(wire_type)?,
-        }
-    }
-    Ok(said)
-}
-
-/// Decodes the packed numbers in `refs`. Fails if a number is cut off.
-fn decode_packed(refs: &[u8]) -> Result<Vec<u32>, WireError> {
-    let mut cursor = ProtobufCursor::new(refs);
-    let mut numbers = Vec::new();
-    while !cursor.rest().is_empty() {
-        // Protobuf truncates numbers to 32 bits.
-        numbers.push(cursor.read_varint()? as u32);
-    }
-    Ok(numbers)
-}
-
-/// Name and value of a label.
-type Pair<'m> = (&'m [u8], &'m [u8]);
-
-/// Resolves and validates the labels and metadata of a series; returns the reason if it must be
-/// rejected.
-fn validate_series<'m>(
-    refs: &[u32],
-    said: SeriesMetadataRefs,
-    table: MessageSymbols<'m>,
-    labels_types: bool,
-) -> Result<Vec<Pair<'m>>, SeriesRejection> {
-    let mut pairs = resolve(refs, table).map_err(|why| SeriesRejection {
-        refusal: WriteRejectionReason::LabelRefs,
-        message: format!("parsing labels for series {}: {why}", format_refs(refs)),
-    })?;
-    let text = |what: &str, number: u32| {
-        table.get(number).ok_or_else(|| SeriesRejection {
-            refusal: WriteRejectionReason::MetadataRefs,
-            message: format!(
-                "parsing metadata for series {}: metadata {what} {number} outside of symbols \
-                 table (size {})",
-                format_refs(refs),
-                table.len()
-            ),
-        })
-    };
-    let unit = text("unit_ref", said.unit)?;
-    text("help_ref", said.help)?;
-    let kind = metadata::metric_type(said.kind);
-    if labels_types && (kind != MetricType::Unknown || !unit.is_empty()) {
-        const TYPE: &[u8] = b"__type__";
-        const UNIT: &[u8] = b"__unit__";
-        pairs.retain(|(name, _)| *name != TYPE && *name != UNIT);
-        if kind != MetricType::Unknown {
-            pairs.push((TYPE, kind.name().as_bytes()));
-        }
-        pairs.push((UNIT, unit));
-    }
-    Ok(pairs)
-}
-
-/// Returns the size of the labels within the limits in bytes; others are rejected.
-fn kept_bytes(pairs: &[Pair<'_>], limits: &WireLimits) -> usize {
-    let (name_max, value_max) = (limits.label_name_bytes_max, limits.label_value_bytes_max);
-    let kept = pairs.iter().take(limits.label_count_max);
-    kept.map(|(name, value)| name.len().min(name_max) + value.len().min(value_max) + 4)
-        .sum()
-}
-
-/// Resolves references to pairs of name and value, or returns why that is impossible.
-fn resolve<'m>(refs: &[u32], table: MessageSymbols<'m>) -> Result<Vec<Pair<'m>>, String> {
-    let (pairs, rest) = refs.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(format!("invalid labelRefs length {}", refs.len()));
-    }
-    let resolved = pairs.iter().map(|[name, value]| {
-        let pair = table.get(*name).zip(table.get(*value));
-        pair.ok_or_else(|| {
-            format!(
-                "labelRefs {name} (name) = {value} (value) outside of symbols table (size {})",
-                table.len()
-            )
-        })
-    });
-    resolved.collect()
-}
-
-/// Formats references like Go, truncated to [`SHOWN_REFS_MAX`].
-fn format_refs(refs: &[u32]) -> String {
-    let numbers: Vec<String> = refs
-        .iter()
-        .take(SHOWN_REFS_MAX)
-        .map(u32::to_string)
-        .collect();
-    let cut = if refs.len() > SHOWN_REFS_MAX {
-        " ..."
-    } else {
-        ""
-    };
-    format!("[{}{cut}]", numbers.join(" "))
 }

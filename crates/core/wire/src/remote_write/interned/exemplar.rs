@@ -1,7 +1,7 @@
 //! Decodes the exemplars of version 2.0.
 
+use super::refs::{decode_packed, resolve};
 use super::symbols::MessageSymbols;
-use super::{decode_packed, resolve};
 use crate::error::WireError;
 use crate::protobuf::{ProtobufCursor, WireType, expect_wire_type};
 use crate::remote_write::field::{self, interned};
