@@ -5,22 +5,24 @@ mod cells;
 mod operations;
 mod pages;
 mod profiles;
+mod queries;
+mod rules;
 
 use super::documents;
 use super::route::{
-    ApiRoute, ParamKind, RouteParam, admin_route, api, mount, mount_data, mutating_route, open,
-    param, plain, required, state,
+    ApiRoute, ParamKind, admin_route, api, mount, open, param, plain, required, state,
 };
 use crate::access::ResponseVisibility;
 use crate::api::{
-    admin, alertmanagers, blocks, cluster, discards, exemplars, features, import, metadata,
-    notifications, otlp, query, read, rule_editor, rules, search, self_metrics, series, status,
-    targets, write,
+    admin, alertmanagers, blocks, cluster, discards, features, import, metadata, notifications,
+    otlp, self_metrics, status, targets, write,
 };
 use crate::metrics::ServerEndpoint;
-use ParamKind::{Count, Duration, Flag, Text, Texts, Time};
-use cells::{DELETE, GET, GET_POST, LINES, MATCH, OTLP, POST, POST_PUT, TEXT, YAML};
+use ParamKind::{Count, Flag, Text, Texts};
+use cells::{GET, LIMIT, OTLP, POST, POST_PUT, TEXT, YAML};
 use firn_model::access::AccessScope;
+use queries::QUERIES;
+use rules::{RULE_EDITOR, RULES};
 
 /// A section of the table: routes with a common title and path prefix. Sections structure the
 /// documentation.
@@ -57,235 +59,6 @@ const fn section(
         routes,
     }
 }
-
-const EXPRESSION: RouteParam = required("query", Text, "PromQL expression.");
-const TIMEOUT: RouteParam = param("timeout", Duration, "Maximum execution time of the query.");
-const LOOKBACK: RouteParam = param(
-    "lookback_delta",
-    Duration,
-    "Maximum age of a sample that a selector returns. Default: `--query.lookback-delta`.",
-);
-const STATS: RouteParam = param(
-    "stats",
-    Text,
-    "`true` or `all`: include statistics of the query in the response.",
-);
-const LIMIT: RouteParam = param(
-    "limit",
-    Count,
-    "Maximum number of results. 0 means no limit.",
-);
-const START: RouteParam = param(
-    "start",
-    Time,
-    "Start of the time range. Default: the oldest sample.",
-);
-const END: RouteParam = param(
-    "end",
-    Time,
-    "End of the time range, inclusive. Default: the newest sample.",
-);
-
-const TERMS: RouteParam = param(
-    "search[]",
-    Texts,
-    "Search term. An entry matches if any of the terms matches.",
-);
-const FUZZINESS: RouteParam = param(
-    "fuzz_threshold",
-    Count,
-    "Minimum score of a match, from 0 to 100.",
-);
-const ALGORITHM: RouteParam = param(
-    "fuzz_alg",
-    Text,
-    "Matching algorithm: `subsequence` or `jarowinkler`.",
-);
-const CASE: RouteParam = param(
-    "case_sensitive",
-    Flag,
-    "Match case-sensitively (default: true).",
-);
-const SORT: RouteParam = param("sort_by", Text, "Sort order: `alpha` or `score`.");
-const DIRECTION: RouteParam = param(
-    "sort_dir",
-    Text,
-    "Sort direction with `sort_by=alpha`: `asc` or `dsc`.",
-);
-const SCORES: RouteParam = param("include_score", Flag, "Include the score of each match.");
-const RECENT: RouteParam = param(
-    "start",
-    Time,
-    "Start of the time range. Default: one hour ago.",
-);
-const FOUND: RouteParam = param("limit", Count, "Maximum number of matches (default: 100).");
-const BATCH: RouteParam = param(
-    "batch_size",
-    Count,
-    "Number of matches per line of the response (default: 100).",
-);
-
-const QUERIES: &[ApiRoute] = &[
-    ApiRoute::new(
-        "/query",
-        mount_data(GET_POST, ServerEndpoint::Query),
-        |m| api(m, query::instant),
-        "Evaluates an expression at one point in time.",
-    )
-    .with_params(&[
-        EXPRESSION,
-        param("time", Time, "Evaluation time. Default: the current time."),
-        TIMEOUT,
-        LIMIT,
-        LOOKBACK,
-        STATS,
-    ]),
-    ApiRoute::new(
-        "/query_range",
-        mount_data(GET_POST, ServerEndpoint::QueryRange),
-        |m| api(m, query::range),
-        "Evaluates an expression over a time range.",
-    )
-    .with_params(&[
-        EXPRESSION,
-        required("start", Time, "Time of the first step."),
-        required("end", Time, "End of the time range, inclusive."),
-        required("step", Duration, "Query resolution step."),
-        TIMEOUT,
-        LIMIT,
-        LOOKBACK,
-        STATS,
-    ]),
-    ApiRoute::new(
-        "/query_exemplars",
-        mount_data(GET_POST, ServerEndpoint::Exemplars),
-        |m| api(m, exemplars::query),
-        "Returns the exemplars of the series that an expression selects.",
-    )
-    .with_params(&[EXPRESSION, START, END]),
-    ApiRoute::new(
-        "/format_query",
-        mount(
-            GET_POST,
-            ServerEndpoint::FormatQuery,
-            AccessScope::Read,
-            ResponseVisibility::Nothing,
-        ),
-        |m| api(m, query::format),
-        "Formats an expression.",
-    )
-    .require_store()
-    .with_params(&[EXPRESSION]),
-    ApiRoute::new(
-        "/parse_query",
-        mount(
-            GET_POST,
-            ServerEndpoint::ParseQuery,
-            AccessScope::Read,
-            ResponseVisibility::Nothing,
-        ),
-        |m| api(m, query::parse),
-        "Returns an expression as a syntax tree.",
-    )
-    .require_store()
-    .with_params(&[EXPRESSION]),
-    ApiRoute::new(
-        "/series",
-        mount_data(GET_POST, ServerEndpoint::Series),
-        |m| api(m, series::series),
-        "Returns the label sets of matching series.",
-    )
-    .with_params(&[
-        required(
-            "match[]",
-            Texts,
-            "Series selector. A series matches if any of the selectors matches.",
-        ),
-        START,
-        END,
-        LIMIT,
-    ]),
-    ApiRoute::new(
-        "/labels",
-        mount_data(GET_POST, ServerEndpoint::Labels),
-        |m| api(m, series::label_names),
-        "Returns label names.",
-    )
-    .with_params(&[MATCH, START, END, LIMIT]),
-    ApiRoute::new(
-        "/label/{name}/values",
-        mount_data(GET, ServerEndpoint::LabelValues),
-        |m| api(m, series::label_values),
-        "Returns the values of a label.",
-    )
-    .with_params(&[MATCH, START, END, LIMIT]),
-    ApiRoute::new(
-        "/search/metric_names",
-        mount_data(GET_POST, ServerEndpoint::LabelValues),
-        |m| api(m, search::metric_names),
-        "Searches metric names, as lines of JSON. Requires `--enable-feature=search-api`.",
-    )
-    .with_params(&[
-        TERMS,
-        FUZZINESS,
-        ALGORITHM,
-        CASE,
-        SORT,
-        DIRECTION,
-        SCORES,
-        MATCH,
-        RECENT,
-        END,
-        FOUND,
-        BATCH,
-        param(
-            "include_metadata",
-            Flag,
-            "Include type, help text and unit of each metric.",
-        ),
-    ])
-    .answers(LINES),
-    ApiRoute::new(
-        "/search/label_names",
-        mount_data(GET_POST, ServerEndpoint::Labels),
-        |m| api(m, search::label_names),
-        "Searches label names, as lines of JSON. Requires the same feature.",
-    )
-    .with_params(&[
-        TERMS, FUZZINESS, ALGORITHM, CASE, SORT, DIRECTION, SCORES, MATCH, RECENT, END, FOUND,
-        BATCH,
-    ])
-    .answers(LINES),
-    ApiRoute::new(
-        "/search/label_values",
-        mount_data(GET_POST, ServerEndpoint::LabelValues),
-        |m| api(m, search::label_values),
-        "Searches the values of a label, as lines of JSON. Requires the same feature.",
-    )
-    .with_params(&[
-        required("label", Text, "Name of the label."),
-        TERMS,
-        FUZZINESS,
-        ALGORITHM,
-        CASE,
-        SORT,
-        DIRECTION,
-        SCORES,
-        MATCH,
-        RECENT,
-        END,
-        FOUND,
-        BATCH,
-    ])
-    .answers(LINES),
-    ApiRoute::new(
-        "/read",
-        mount_data(POST, ServerEndpoint::Read),
-        |m| plain(m, read::remote_read),
-        "Serves remote read requests, with samples or streamed chunks.",
-    )
-    .answers("application/x-protobuf"),
-];
 
 /// Returns a remote-write route at `path`. Senders that migrate from other systems use several
 /// paths.
@@ -430,66 +203,6 @@ const TARGETS: &[ApiRoute] = &[
     .require_store(),
 ];
 
-const RULES: &[ApiRoute] = &[
-    ApiRoute::new(
-        "/rules",
-        state(ServerEndpoint::Rules),
-        |m| api(m, rules::rules),
-        "Returns rule groups with their rules and alerts.",
-    )
-    .require_store()
-    .with_params(&[
-        param("type", Text, "Type of the rules: `alert` or `record`."),
-        param("rule_name[]", Texts, "Only rules with this name."),
-        param("rule_group[]", Texts, "Only groups with this name."),
-        param("file[]", Texts, "Only groups of this file."),
-        param("match[]", Texts, "Selector that matches labels of rules."),
-        param("exclude_alerts", Flag, "Omit alerts."),
-        param("group_limit", Count, "Maximum number of groups per page."),
-        param(
-            "group_next_token",
-            Text,
-            "Token of the next page, from the previous response.",
-        ),
-    ]),
-    ApiRoute::new(
-        "/alerts",
-        state(ServerEndpoint::Rules),
-        |m| api(m, rules::alerts),
-        "Returns pending and firing alerts.",
-    )
-    .require_store(),
-    ApiRoute::new(
-        "/rules/backfill",
-        state(ServerEndpoint::Rules),
-        |m| api(m, rules::backfills),
-        "Returns requested backfills of rules and their progress.",
-    )
-    .require_store(),
-    ApiRoute::new(
-        "/rules/backfill",
-        mount(
-            POST,
-            ServerEndpoint::Rules,
-            AccessScope::Rules,
-            ResponseVisibility::Whole,
-        ),
-        |m| mutating_route(m, rules::backfill),
-        "Starts to evaluate the rules of a group over a past time range.",
-    )
-    .require_store()
-    .with_params(&[
-        required("group", Text, "Name of the group."),
-        param(
-            "file",
-            Text,
-            "Rule file of the group. Required if several files have a group with this name.",
-        ),
-        required("start", Time, "Start of the time range."),
-        required("end", Time, "End of the time range."),
-    ]),
-];
-
 const STATUS: &[ApiRoute] = &[
     ApiRoute::new(
         "/status/buildinfo",
@@ -613,61 +326,4 @@ const STATUS: &[ApiRoute] = &[
         "Returns this API as an OpenAPI document.",
     )
     .answers(YAML),
-];
-
-const RULE_EDITOR: &[ApiRoute] = &[
-    ApiRoute::new(
-        "/",
-        state(ServerEndpoint::Rules),
-        |m| plain(m, rule_editor::rules),
-        "Returns the rule groups of all namespaces.",
-    )
-    .answers(YAML),
-    ApiRoute::new(
-        "/{namespace}",
-        state(ServerEndpoint::Rules),
-        |m| plain(m, rule_editor::rules),
-        "Returns the rule groups of a namespace.",
-    )
-    .answers(YAML),
-    ApiRoute::new(
-        "/{namespace}",
-        mount(
-            POST,
-            ServerEndpoint::Rules,
-            AccessScope::Rules,
-            ResponseVisibility::Whole,
-        ),
-        |m| plain(m, rule_editor::rules),
-        "Creates or replaces a rule group.",
-    ),
-    ApiRoute::new(
-        "/{namespace}",
-        mount(
-            DELETE,
-            ServerEndpoint::Rules,
-            AccessScope::Rules,
-            ResponseVisibility::Whole,
-        ),
-        |m| plain(m, rule_editor::rules),
-        "Deletes a namespace.",
-    ),
-    ApiRoute::new(
-        "/{namespace}/{group}",
-        state(ServerEndpoint::Rules),
-        |m| plain(m, rule_editor::rules),
-        "Returns a rule group.",
-    )
-    .answers(YAML),
-    ApiRoute::new(
-        "/{namespace}/{group}",
-        mount(
-            DELETE,
-            ServerEndpoint::Rules,
-            AccessScope::Rules,
-            ResponseVisibility::Whole,
-        ),
-        |m| plain(m, rule_editor::rules),
-        "Deletes a rule group.",
-    ),
 ];

@@ -1,8 +1,27 @@
 //! Cells that several sections of the table use: methods, media types and the parameter of
 //! selectors.
 
+use crate::routes::route::ParamKind::{Count, Time};
 use crate::routes::route::RouteMethod::{Delete, Get, Post, Put};
 use crate::routes::route::{ParamKind, RouteMethod, RouteParam, param};
+
+pub(super) const LIMIT: RouteParam = param(
+    "limit",
+    Count,
+    "Maximum number of results. 0 means no limit.",
+);
+
+pub(super) const START: RouteParam = param(
+    "start",
+    Time,
+    "Start of the time range. Default: the oldest sample.",
+);
+
+pub(super) const END: RouteParam = param(
+    "end",
+    Time,
+    "End of the time range, inclusive. Default: the newest sample.",
+);
 
 pub(super) const GET: &[RouteMethod] = &[Get];
 pub(super) const GET_POST: &[RouteMethod] = &[Get, Post];
