@@ -14,29 +14,31 @@
 //! Invariant: the machine uses no clock, no thread and no store, and the journal contains every
 //! change.
 
+mod group;
 mod look_up;
 mod recent;
 mod resolve;
 mod round;
+mod slot;
 mod sources;
 
 use super::entries::SourceEntry;
 use super::hashing::SourceHashing;
 use super::lane::{AggregationLane, FlushResults, LaneParams, SampleVerdict, SourceSample};
 use super::metrics::{AggregationGroupCounts, AggregationGroupSizes};
-use super::native::stale_histogram;
-use super::ops::LaneOps;
-use super::output::{AggregationOutput, OutputSampleType};
+use super::output::AggregationOutput;
 use super::spec::{
     AggregatedMetricKind, AggregationGroupSpec, AggregationRuleSpec, AggregationSpec,
 };
-use firn_model::batch::{Batch, BatchSource, HistogramSample};
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::Error;
 use firn_model::fingerprint::Fingerprint;
 use firn_model::log::JournalRecord;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale, stale_nan};
+use group::{AggregationGroup, newest_interval_end, removed_group_spec};
 use look_up::{SourceLookup, SourceLookupResult};
 use round::SnapshotRound;
+use slot::{LaneSlot, SourceSampleRef};
 use sources::{SourceRef, SourceTable};
 use std::sync::Arc;
 
@@ -56,123 +58,6 @@ const ENDS_MAX: usize = 3_600;
 /// Returns the kind of a metric, if its metadata is known. Provided by the server, which searches
 /// pushed and scraped metadata.
 pub type KindOf = Arc<dyn Fn(&[u8]) -> Option<AggregatedMetricKind> + Send + Sync>;
-
-/// A configured group, with the position of its lanes and its counters.
-#[derive(Debug)]
-struct AggregationGroup {
-    spec: AggregationGroupSpec,
-    /// Identities of its rules, in the order of the rules.
-    identities: Vec<u64>,
-    /// Index of its first lane; the others follow it.
-    base: usize,
-    counts: Arc<AggregationGroupCounts>,
-}
-
-/// A lane with its group, and its changes that are not in the journal yet. Lanes of removed groups
-/// leave a free position.
-#[derive(Debug)]
-struct LaneSlot {
-    group: String,
-    /// Number of the lane in its group.
-    number: usize,
-    lane: AggregationLane,
-    ops: LaneOps,
-    /// During a replay: true if changes before its next snapshot are missing.
-    is_lost: bool,
-    /// Verdicts that were not added to the metrics yet.
-    verdicts: [u64; SampleVerdict::COUNT],
-}
-
-impl LaneSlot {
-    /// Returns lane `number` of the group.
-    fn new(group: &str, number: usize, lane: AggregationLane) -> Self {
-        Self {
-            group: group.to_owned(),
-            number,
-            lane,
-            ops: LaneOps::default(),
-            is_lost: false,
-            verdicts: [0; SampleVerdict::COUNT],
-        }
-    }
-
-    /// Adds a sample of the source `at`, converted to the sample type of its result.
-    #[inline]
-    fn add_sample(&mut self, at: u32, sample: SourceSampleRef<'_>) -> SampleVerdict {
-        match sample {
-            SourceSampleRef::Float(sample) if is_stale(sample.value) => {
-                self.end_source(at, &sample)
-            }
-            SourceSampleRef::Float(sample) => self.lane.add_sample(at, &sample, &mut self.ops),
-            SourceSampleRef::Histogram(sample) => self.add_histogram(at, sample),
-        }
-    }
-
-    /// Ends the source `at`. The marker is a float, whatever the type of the samples.
-    fn end_source(&mut self, at: u32, sample: &SourceSample) -> SampleVerdict {
-        if !matches!(
-            self.lane.output_type_of_source(at),
-            Some(OutputSampleType::Native(_))
-        ) {
-            return self.lane.add_sample(at, sample, &mut self.ops);
-        }
-        let end = HistogramSample {
-            time: sample.time,
-            start_time: START_UNKNOWN,
-            histogram: stale_histogram(),
-        };
-        self.lane.add_histogram(at, &end, &mut self.ops)
-    }
-
-    /// Adds a histogram of the source `at`, converted to the sample type of its result.
-    fn add_histogram(&mut self, at: u32, sample: &HistogramSample) -> SampleVerdict {
-        let is_stale = sample.histogram.is_stale();
-        if !is_stale && sample.histogram.validate().is_err() {
-            // The store rejects the sample and reports the reason.
-            return SampleVerdict::Mixed;
-        }
-        let presence = SourceSample {
-            time: sample.time,
-            start: START_UNKNOWN,
-            value: if is_stale { stale_nan() } else { 0.0 },
-        };
-        match self.lane.output_type_of_source(at) {
-            Some(OutputSampleType::Native(_)) => self.lane.add_histogram(at, sample, &mut self.ops),
-            Some(OutputSampleType::Any) => self.lane.add_sample(at, &presence, &mut self.ops),
-            Some(OutputSampleType::Float) if is_stale => {
-                self.lane.add_sample(at, &presence, &mut self.ops)
-            }
-            Some(OutputSampleType::Float) => SampleVerdict::Mixed,
-            None => SampleVerdict::Repeated,
-        }
-    }
-
-    /// Creates a source at the number `at` with the properties of `entry`.
-    fn create_source(&mut self, at: u32, entry: SourceEntry) {
-        self.ops.push_create(at, entry.print, entry.output);
-        self.lane.create_source(at, entry.print, entry.output);
-        if let Some(created) = self.lane.entries.get_mut(at) {
-            created.generation = entry.generation;
-            created.set_flag(SourceEntry::DROPS, entry.has_flag(SourceEntry::DROPS));
-        }
-    }
-}
-
-/// A sample of a batch, of either type, as its source is fed with it.
-#[derive(Clone, Copy, Debug)]
-enum SourceSampleRef<'a> {
-    Float(SourceSample),
-    Histogram(&'a HistogramSample),
-}
-
-impl SourceSampleRef<'_> {
-    fn is_stale(self) -> bool {
-        match self {
-            Self::Float(sample) => is_stale(sample.value),
-            Self::Histogram(sample) => sample.histogram.is_stale(),
-        }
-    }
-}
 
 /// The result of aggregating a batch, which the caller stores in one step.
 #[derive(Debug, Default)]
@@ -605,23 +490,5 @@ fn is_fully_aggregated(batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
             let mut times = samples.times.iter().copied().chain(of_histograms);
             times.all(|time| time <= time_max)
         }
-    }
-}
-
-/// Returns the end of the newest interval that ended at least `for_ms` before `time`.
-fn newest_interval_end(spec: &AggregationGroupSpec, time: TimestampMs, for_ms: i64) -> TimestampMs {
-    let over = time.saturating_sub(for_ms.max(0));
-    let interval_ms = spec.interval_ms.max(1);
-    over.saturating_sub(over.rem_euclid(interval_ms))
-}
-
-/// Returns a group without rules that has the parameters of `lane`.
-fn removed_group_spec(lane: &AggregationLane) -> AggregationGroupSpec {
-    AggregationGroupSpec {
-        name: String::new(),
-        interval_ms: lane.params.interval_ms,
-        delay_ms: 0,
-        lookback_ms: lane.params.lookback_ms,
-        rules: Arc::default(),
     }
 }
