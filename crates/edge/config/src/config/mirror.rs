@@ -1,7 +1,7 @@
 //! Config of `firn mirror`: its targets, each with a queue, filters, and the HTTP client settings
 //! of a `remote_write` receiver.
 
-use super::{ConfigError, read_file, with_file_path};
+use super::load::{ConfigError, read_file, with_file_path};
 use ConfigValueShape::{List, Map, Number, Secret, Section, Size, Text, Url};
 use firn_config_schema::schema::{
     ConfigFindings, ConfigKey, ConfigValueShape, KeyGroups, TEXTS, key, walk,
