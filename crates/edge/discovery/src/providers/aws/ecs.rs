@@ -4,6 +4,8 @@
 //! clusters -> services and tasks -> their EC2 instances and network interfaces -> targets
 //! ```
 
+mod targets;
+
 use super::service::AwsServiceClient;
 use super::session::{AwsSession, AwsTag};
 use super::settings::AwsSettings;
@@ -12,7 +14,6 @@ use crate::discover::Refresh;
 use crate::environment::{Variables, process_environment};
 use crate::group::TargetGroup;
 use crate::json::answers;
-use crate::meta::{MetaLabels, join_host_port, sanitize};
 use crate::pages::ApiPageCursor;
 use crate::side_by_side::run_concurrently;
 use crate::xml::{child_text, find_child, list_items, parse};
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use targets::{EcsClusterDetails, EcsHost};
 
 /// Prefix of operation names in the `X-Amz-Target` header.
 const TARGET: &str = "AmazonEC2ContainerServiceV20141113";
@@ -117,31 +119,6 @@ answers! {
         container_instance_arn: String,
         ec2_instance_id: String,
     }
-}
-
-/// An EC2 instance on which tasks run, reduced to the fields that become labels.
-#[derive(Default)]
-struct EcsHost {
-    private_ip: String,
-    public_ip: String,
-    subnet: String,
-    kind: String,
-    tags: BTreeMap<String, String>,
-}
-
-/// Everything except the tasks that the targets of one cluster are built from.
-#[derive(Default)]
-struct EcsClusterDetails {
-    cluster: EcsCluster,
-    region: String,
-    /// Services by service name, which is the suffix of a task's group.
-    services: BTreeMap<String, EcsService>,
-    /// EC2 instance ids by the ARN of the container instance that runs on them.
-    instances: BTreeMap<String, String>,
-    /// EC2 instances that run tasks, by instance id.
-    machines: BTreeMap<String, EcsHost>,
-    /// Public IP addresses by the id of their network interface.
-    public_ips: BTreeMap<String, String>,
 }
 
 impl EcsDiscovery {
@@ -414,92 +391,6 @@ async fn fetch_public_ips(
         }
     }
     Ok(found)
-}
-
-impl EcsAttachment {
-    /// Returns the value of the detail `name`, or an empty string if there is none.
-    fn find_detail(&self, name: &str) -> &str {
-        let found = self.details.iter().find(|detail| detail.name == name);
-        found.map_or("", |detail| &detail.value)
-    }
-}
-
-fn set_tags(meta: &mut MetaLabels, prefix: &str, tags: &[AwsTag]) {
-    for tag in tags {
-        if let (Some(key), Some(value)) = (&tag.key, &tag.value) {
-            meta.set(&format!("{prefix}{}", sanitize(key)), value);
-        }
-    }
-}
-
-impl EcsTask {
-    /// Returns the network interface attachment of a task with an address of its own (`awsvpc`
-    /// mode).
-    fn find_interface(&self) -> Option<&EcsAttachment> {
-        self.attachments.iter().find(|one| one.kind == INTERFACE)
-    }
-
-    /// Builds the target of a task. Returns `None` if the task has no IP address.
-    fn build_target(&self, parts: &EcsClusterDetails, port: i64) -> Option<TargetGroup> {
-        let host = &self.container_instance_arn;
-        let id = parts.instances.get(host).filter(|_| !host.is_empty());
-        let machine = id.and_then(|id| parts.machines.get(id));
-        let nowhere = EcsHost::default();
-        let on = machine.unwrap_or(&nowhere);
-        let (mode, ip, subnet, public) = match self.find_interface() {
-            Some(own) => {
-                let public = parts.public_ips.get(own.find_detail("networkInterfaceId"));
-                let public = public.map_or("", String::as_str);
-                let ip = own.find_detail("privateIPv4Address");
-                ("awsvpc", ip, own.find_detail("subnetId"), public)
-            }
-            None => (
-                "bridge",
-                on.private_ip.as_str(),
-                on.subnet.as_str(),
-                on.public_ip.as_str(),
-            ),
-        };
-        if ip.is_empty() {
-            return None;
-        }
-        let mut meta = MetaLabels::new("ecs");
-        meta.set_all([
-            ("ip_address", ip),
-            ("region", &parts.region),
-            ("launch_type", &self.launch_type),
-            ("health_status", &self.health_status),
-            ("network_mode", mode),
-            ("cluster_arn", &parts.cluster.cluster_arn),
-            ("cluster", &parts.cluster.cluster_name),
-            ("task_group", &self.group),
-            ("task_arn", &self.task_arn),
-            ("task_definition", &self.task_definition_arn),
-            ("availability_zone", &self.availability_zone),
-            ("desired_status", &self.desired_status),
-            ("last_status", &self.last_status),
-            ("subnet_id", subnet),
-            ("container_instance_arn", host),
-            ("ec2_instance_id", id.map_or("", String::as_str)),
-            ("ec2_instance_type", &on.kind),
-            ("ec2_instance_private_ip", &on.private_ip),
-            ("ec2_instance_public_ip", &on.public_ip),
-            ("public_ip", public),
-            ("platform_family", &self.platform_family),
-            ("platform_version", &self.platform_version),
-        ]);
-        set_tags(&mut meta, "tag_cluster_", &parts.cluster.tags);
-        let service = self.group.strip_prefix("service:");
-        if let Some(service) = service.and_then(|name| parts.services.get(name)) {
-            meta.set("service", &service.service_name);
-            meta.set("service_arn", &service.service_arn);
-            meta.set("service_status", &service.status);
-            set_tags(&mut meta, "tag_service_", &service.tags);
-        }
-        set_tags(&mut meta, "tag_task_", &self.tags);
-        meta.set_each("tag_ec2_", &on.tags);
-        Some(meta.into_target(join_host_port(ip, port)))
-    }
 }
 
 impl Refresh for EcsDiscovery {
