@@ -14,13 +14,16 @@
 //! Invariant: a body is below [`BodyLog::end`] only after it has been synced; no I/O happens under
 //! the lock. The cursors of the targets determine which bodies are still needed.
 
+mod commit;
 mod format;
+mod segments;
 #[cfg(test)]
 mod tests;
 
 #[cfg(test)]
 pub use format::frame_bytes;
 pub use format::{BodyLogEntry, PASSED_HEADERS, ReceivedWrite};
+pub use segments::is_segment;
 
 use bytes::Bytes;
 use firn_model::env::{DirLock, DiskFile, Env, JobKind, OpenMode};
@@ -28,9 +31,8 @@ use firn_model::error::Error;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use firn_wire::remote_write::WriteRequestContents;
-use format::{
-    BodyLogFrame, HEADER_BYTES, header, own_frame, peek, peek_contents, push_frame, read_frame,
-};
+use format::{BodyLogFrame, HEADER_BYTES, own_frame, peek, peek_contents, read_frame};
+use segments::{BodyLogSegment, CHUNK_BYTES, entries_of, file_name, find_segments, read_at};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,13 +43,6 @@ use tokio::sync::watch;
 /// Length in bytes at which a segment is closed: small enough to free space soon, large enough that
 /// a GiB consists of only 64 files.
 const SEGMENT_BYTES: u64 = 16 << 20;
-
-/// Maximum length of a group in bytes; further bodies wait for the next one. A disk writes this in
-/// about 10 ms.
-const GROUP_BYTES_MAX: usize = 8 << 20;
-
-/// Number of bytes that a target reads at a time, unless a single body is longer.
-const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Number of bytes of the newest groups that are kept in memory. Targets that keep up read bodies
 /// from there, which saves a read, a checksum and a thread switch. Holds about four seconds at
@@ -60,9 +55,6 @@ const FAULT_PAUSE: Duration = Duration::from_secs(1);
 /// Number of bytes that are read of the frame of a dropped body: its headers and the counts of its
 /// contents.
 const PEEKED_BYTES: usize = 256;
-
-/// Suffix of the names of segments, behind the start position in decimal.
-const SUFFIX: &str = ".bodies";
 
 /// Callback that receives the result when a body is durable, or the reason why it could not be
 /// stored.
@@ -92,12 +84,6 @@ struct BodyLogState {
     pending: VecDeque<PendingBody>,
     is_committing: bool,
     fault: Option<BodyLogFault>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct BodyLogSegment {
-    start: u64,
-    end: u64,
 }
 
 struct PendingBody {
@@ -384,247 +370,6 @@ impl BodyLogShared {
                 to,
                 what: "a segment is missing".into(),
             },
-        }
-    }
-
-    /// Makes groups durable until no body is pending.
-    fn commit(&self) {
-        loop {
-            let (group, (segment, file)) = {
-                let mut state = lock(&self.state);
-                let group = take_group(&mut state.pending);
-                if group.is_empty() {
-                    state.is_committing = false;
-                    return;
-                }
-                (group, self.target(&state))
-            };
-            let bytes = group
-                .iter()
-                .map(|pending| format::frame_bytes(&pending.write));
-            let mut frames = Vec::with_capacity(bytes.sum());
-            for pending in &group {
-                push_frame(&mut frames, pending.time_ms, &pending.write);
-            }
-            let outcome = self.write(segment, file, &frames);
-            let told = match self.record_group_result(outcome, frames.into()) {
-                None => Ok(()),
-                Some(message) => Err(message),
-            };
-            for pending in group {
-                (pending.done)(told.clone());
-            }
-        }
-    }
-
-    /// Returns the position and file for the next group: the open segment, or a new one.
-    fn target(&self, state: &BodyLogState) -> (BodyLogSegment, Option<Arc<dyn DiskFile>>) {
-        let end = *self.end.borrow();
-        let fresh = BodyLogSegment { start: end, end };
-        match (state.segments.back(), &state.file) {
-            (Some(last), Some(file)) if last.end - last.start < self.segment_bytes => {
-                (*last, Some(file.clone()))
-            }
-            _ => (fresh, None),
-        }
-    }
-
-    /// Writes and syncs a group. The remains of a failed write are truncated if possible; otherwise
-    /// they are behind the end of the segment and never read.
-    fn write(
-        &self,
-        segment: BodyLogSegment,
-        file: Option<Arc<dyn DiskFile>>,
-        frames: &[u8],
-    ) -> io::Result<(BodyLogSegment, Arc<dyn DiskFile>)> {
-        let disk = &self.env.disk;
-        let Some(file) = file else {
-            let path = self.path(segment.start);
-            let created = self.create(&path, segment, frames);
-            if created.is_err() {
-                // Best effort: an existing file of this name is removed before it is created again.
-                let _ = disk.remove_file(&path);
-            }
-            return created.map(|file| (segment, file));
-        };
-        let offset = HEADER_BYTES as u64 + segment.end - segment.start;
-        let written = file
-            .write_all_at(offset, frames)
-            .and_then(|()| file.sync_data());
-        match written {
-            Ok(()) => Ok((segment, file)),
-            Err(e) => {
-                let _ = file.set_len(offset);
-                Err(e)
-            }
-        }
-    }
-
-    fn create(
-        &self,
-        path: &Path,
-        segment: BodyLogSegment,
-        frames: &[u8],
-    ) -> io::Result<Arc<dyn DiskFile>> {
-        let disk = &self.env.disk;
-        let file = match disk.open(path, OpenMode::CreateNew) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                disk.remove_file(path)?;
-                disk.open(path, OpenMode::CreateNew)?
-            }
-            opened => opened?,
-        };
-        let bytes = [&header(segment.start)[..], frames].concat();
-        file.write_all_at(0, &bytes)?;
-        file.sync_data()?;
-        disk.sync_dir(&self.dir)?;
-        Ok(file)
-    }
-
-    /// Records the result of a group. Returns the error if it is not durable.
-    fn record_group_result(
-        &self,
-        outcome: io::Result<(BodyLogSegment, Arc<dyn DiskFile>)>,
-        frames: Bytes,
-    ) -> Option<String> {
-        let mut state = lock(&self.state);
-        match outcome {
-            Ok((mut segment, file)) => {
-                let is_known = state
-                    .segments
-                    .back()
-                    .is_some_and(|s| s.start == segment.start);
-                if is_known {
-                    state.segments.pop_back();
-                }
-                let start = segment.end;
-                segment.end += frames.len() as u64;
-                state.segments.push_back(segment);
-                state.remember(start, frames);
-                state.file = Some(file);
-                if state.fault.take().is_some() {
-                    tracing::info!(dir = %self.dir.display(), "storing bodies works again");
-                }
-                self.end.send_replace(segment.end);
-                None
-            }
-            Err(e) => {
-                state.file = None;
-                let message = format!("bodies cannot be stored in {}: {e}", self.dir.display());
-                if state.fault.is_none() {
-                    tracing::error!(
-                        dir = %self.dir.display(),
-                        error = %e,
-                        "failed to store bodies"
-                    );
-                }
-                state.fault = Some(BodyLogFault {
-                    retry_at: self.env.clock.monotonic() + FAULT_PAUSE,
-                    message: message.clone(),
-                });
-                Some(message)
-            }
-        }
-    }
-}
-
-/// Takes the oldest pending bodies, as many as fit into a group; at least one.
-fn take_group(pending: &mut VecDeque<PendingBody>) -> Vec<PendingBody> {
-    let mut bytes = 0;
-    let is_next = |pending: &&PendingBody| {
-        let fits = bytes == 0 || bytes + pending.write.body.len() <= GROUP_BYTES_MAX;
-        bytes += pending.write.body.len().max(1);
-        fits
-    };
-    let count = pending.iter().take_while(is_next).count();
-    pending.drain(..count).collect()
-}
-
-/// Returns whether a file with this name is a segment.
-pub fn is_segment(name: &Path) -> bool {
-    name.to_str().is_some_and(|name| name.ends_with(SUFFIX))
-}
-
-fn file_name(start: u64) -> String {
-    format!("{start:020}{SUFFIX}")
-}
-
-fn read_at(file: &dyn DiskFile, offset: u64, bytes: u64) -> io::Result<Bytes> {
-    let mut into = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-    let read = file.read_at(offset, &mut into)?;
-    into.truncate(read);
-    Ok(into.into())
-}
-
-/// Returns the complete frames at the start of `bytes`, which is at position `at`, and the frame
-/// that follows them.
-fn entries_of(bytes: &Bytes, at: u64) -> (Vec<BodyLogEntry>, BodyLogFrame) {
-    let mut entries = Vec::new();
-    let mut offset = 0;
-    loop {
-        match read_frame(bytes, offset) {
-            BodyLogFrame::Whole(time_ms, write, frame_bytes) => {
-                entries.push(BodyLogEntry {
-                    at: at + offset as u64,
-                    end: at + (offset + frame_bytes) as u64,
-                    time_ms,
-                    write,
-                });
-                offset += frame_bytes;
-            }
-            rest => return (entries, rest),
-        }
-    }
-}
-
-/// Finds the segments in `dir`. Only the last one may have a torn end; if it contains no complete
-/// frame, it is removed.
-fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<BodyLogSegment>> {
-    let mut starts: Vec<u64> = Vec::new();
-    for name in env.disk.list(dir)? {
-        let stem = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-        starts.extend(stem.and_then(|stem| stem.parse::<u64>().ok()));
-    }
-    starts.sort_unstable();
-    while let Some(last) = starts.last().copied() {
-        let path = dir.join(file_name(last));
-        let file = env.disk.open(&path, OpenMode::Read)?;
-        let end = find_complete_end(&*file, last)?;
-        let torn = file.len()?.saturating_sub(HEADER_BYTES as u64 + end - last);
-        if torn > 0 {
-            let path = path.display();
-            tracing::warn!(%path, bytes = torn, "ignoring data after the last complete body");
-        }
-        if end > last {
-            let ends = starts.iter().skip(1).copied().chain([end]);
-            let segment = |(start, end): (&u64, u64)| BodyLogSegment { start: *start, end };
-            return Ok(starts.iter().zip(ends).map(segment).collect());
-        }
-        env.disk.remove_file(&path)?;
-        starts.pop();
-    }
-    Ok(VecDeque::new())
-}
-
-/// Returns the end position of the last complete frame in the segment that begins at `start`.
-fn find_complete_end(file: &dyn DiskFile, start: u64) -> io::Result<u64> {
-    let mut head = [0; HEADER_BYTES];
-    if file.read_at(0, &mut head)? < HEADER_BYTES || head != header(start) {
-        return Ok(start);
-    }
-    let mut at = start;
-    loop {
-        let offset = HEADER_BYTES as u64 + at - start;
-        let mut bytes = read_at(file, offset, CHUNK_BYTES)?;
-        if let BodyLogFrame::Short(whole) = read_frame(&bytes, 0)
-            && whole > bytes.len()
-            && offset + whole as u64 <= file.len()?
-        {
-            bytes = read_at(file, offset, whole as u64)?;
-        }
-        match entries_of(&bytes, at).0.last() {
-            Some(last) => at = last.end,
-            None => return Ok(at),
         }
     }
 }
