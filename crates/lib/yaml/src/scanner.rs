@@ -12,9 +12,12 @@
 
 mod properties;
 mod scalars;
+mod tokens;
 
-use super::node::{YamlDialect, YamlError, YamlPosition};
+use super::node::{YamlDialect, YamlError};
 use std::collections::VecDeque;
+use tokens::{YamlKeyCandidate, YamlScanPosition};
+pub(super) use tokens::{YamlToken, YamlTokenKind};
 
 /// Maximum number of characters from the beginning of a key to its `:`.
 const KEY_CHARS_MAX: usize = 1024;
@@ -24,66 +27,6 @@ const LEVELS_MAX: usize = 10_000;
 
 /// Marker for the end of the text, which cannot contain this character.
 const END: char = '\0';
-
-/// Kind of a [`YamlToken`], with its contents: structure, properties or a scalar.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum YamlTokenKind {
-    StreamEnd,
-    Version { major: u32, minor: u32 },
-    TagDirective { handle: String, prefix: String },
-    DocumentStart,
-    DocumentEnd,
-    BlockSequenceStart,
-    BlockMappingStart,
-    BlockEnd,
-    FlowSequenceStart,
-    FlowSequenceEnd,
-    FlowMappingStart,
-    FlowMappingEnd,
-    BlockEntry,
-    FlowEntry,
-    Key,
-    Value,
-    Alias(String),
-    Anchor(String),
-    Tag { handle: String, suffix: String },
-    Scalar { text: String, is_plain: bool },
-}
-
-/// A token with the places of its beginning and end.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct YamlToken {
-    pub(super) kind: YamlTokenKind,
-    pub(super) place: YamlPosition,
-    pub(super) end: YamlPosition,
-}
-
-/// A position in the text, with index, line and column counted from zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct YamlScanPosition {
-    index: usize,
-    line: usize,
-    column: usize,
-}
-
-impl YamlScanPosition {
-    fn to_position(self) -> YamlPosition {
-        YamlPosition {
-            line: self.line + 1,
-            column: self.column + 1,
-        }
-    }
-}
-
-/// A position at which a key may have begun, recorded until its `:` is found.
-#[derive(Clone, Copy, Debug)]
-struct YamlKeyCandidate {
-    /// Sequence number of the token that would be the key.
-    token: usize,
-    /// Whether only a key is valid at this position.
-    is_required: bool,
-    mark: YamlScanPosition,
-}
 
 /// Tokenizer of one text, with a queue of tokens that have been scanned but not taken.
 pub(super) struct YamlScanner {
