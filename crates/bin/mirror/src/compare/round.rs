@@ -203,7 +203,7 @@ impl ComparisonRound<'_> {
         let classes = verdict.found.classes();
         let known = self.lasting.minimised(pass, &shown, &classes);
         let doubt = if is_whole && known.is_none() {
-            self.confirm_difference(pass, question, (endpoint, &params), answers)
+            self.confirm_difference(pass, question, endpoint, &params, answers)
         } else {
             DifferenceConfirmation::None
         };
@@ -238,7 +238,8 @@ impl ComparisonRound<'_> {
         &self,
         pass: ComparisonPass,
         question: &CollectedQuery,
-        (endpoint, params): (&str, &Params),
+        endpoint: &str,
+        params: &Params,
         answers: [&FetchResult; 2],
     ) -> DifferenceConfirmation {
         if let Some(operand) = ties::operand(&question.expr) {

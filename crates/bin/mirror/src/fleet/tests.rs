@@ -1,6 +1,7 @@
 //! Tests of the fleet: its shape, its reproducibility and the invariants of its values.
 
 use super::*;
+use firn_model::labels::METRIC_NAME;
 use firn_model::sample::is_stale;
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -255,8 +255,8 @@ impl ComparisonRound<'_> {
         self.keep_difference(&found, &verdict)
     }
 
-    /// Compares the listings of the baseline and the candidate, ignoring entries without data. Fails
-    /// with the reason if too many entries would have to be queried.
+    /// Compares the listings of the baseline and the candidate, ignoring entries without data.
+    /// Fails with the reason if too many entries would have to be queried.
     fn compared(
         &self,
         look_up: &SystemIndexLookup<'_>,
