@@ -78,10 +78,10 @@ mod tests {
         };
         let mut under_way = RunningTaskSet::default();
         under_way.begin(failed(1), async { panic!("as the test wants it") });
-        under_way.begin(failed(2), async { (GroupEvent::Woke, None) });
+        under_way.begin(failed(2), async { GroupEvent::Woke.into() });
         let mut seen = Vec::new();
-        while let Some((event, _)) = under_way.next().await {
-            seen.push(format!("{event:?}"));
+        while let Some(outcome) = under_way.next().await {
+            seen.push(format!("{:?}", outcome.event));
         }
         seen.sort();
         let want = [format!("{:?}", failed(1)), "Woke".to_owned()];

@@ -1,0 +1,113 @@
+//! The main loop of a server: periodic work, signals, and changes of the configuration.
+
+use super::error::ServeError;
+use super::signals::SignalEvent;
+use super::store_settings::late_window_ms;
+use super::subscribers::ConfigSubscribers;
+use super::{StartingServer, metadata, scraping};
+use firn_cluster::partitions::store::PartitionedStore;
+use firn_config::config::Config;
+use firn_config::retention::RetentionSettings;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+/// Interval at which the store may start background work that is due.
+const TICK: Duration = Duration::from_secs(1);
+
+impl StartingServer {
+    /// Runs periodic work until a signal or a request ends the process.
+    pub(super) async fn serve(
+        &mut self,
+        mut configs: watch::Receiver<Arc<Config>>,
+        following: &ConfigSubscribers<'_>,
+    ) -> Result<(), ServeError> {
+        let ConfigSubscribers { data, pipeline, .. } = *following;
+        let store = &data.store;
+        let mut retention = (self.retention)();
+        let mut tick = tokio::time::interval(TICK);
+        let mut looking = tokio::time::interval(self.reload_every.unwrap_or(TICK).max(TICK));
+        let mut held = self.memory.create_reservation();
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {
+                    if let Some(fault) = data.fault() {
+                        return Err(ServeError::LostPartition(fault));
+                    }
+                    store.tick();
+                    pipeline.log_due_rejections();
+                    following.rules.tick();
+                    let pressure = self.pressure.clone();
+                    // A check that returns much memory to the system takes tenths of a second.
+                    let aggregating = Arc::clone(following.aggregating);
+                    let of_metadata = pipeline.clone();
+                    spawn_blocking(move || {
+                        pressure.update_decay_time();
+                        aggregating.apply();
+                        metadata::store_if_due(&of_metadata, false);
+                    });
+                    let state = pipeline.aggregation_bytes() + pipeline.deltas_bytes();
+                    held.set(self.own_bytes + store.memory_bytes() + state);
+                }
+                _ = looking.tick(), if self.reload_every.is_some() => self.look_for_changes(),
+                Some(()) = self.quitting.recv() => return Ok(()),
+                Ok(()) = configs.changed() => {
+                    let config = configs.borrow_and_update().clone();
+                    self.keep_by_config(&mut retention, store);
+                    self.apply_config(&config, following);
+                }
+                wish = self.signals.next() => match wish {
+                    SignalEvent::Stop => return Ok(()),
+                    SignalEvent::Reload => {
+                        let running = self.running.clone();
+                        // `reload` logs its own errors.
+                        let _ = spawn_blocking(move || running.reload()).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Applies a new configuration to all parts that follow it.
+    pub(super) fn apply_config(&self, config: &Arc<Config>, following: &ConfigSubscribers<'_>) {
+        let store = &following.data.store;
+        if self.keeps_exemplars {
+            store.set_exemplars_max(config.exemplars_max);
+        }
+        store.set_late_window_ms(late_window_ms(config));
+        following.pipeline.set_translation(config.otlp.clone());
+        if !self.scrapes_itself() {
+            scraping::apply(following.scraping, config);
+        }
+        let notifier = following.notifier;
+        notifier.apply(&config.alerting, &config.external_labels);
+        following.reading.apply_config(config);
+        self.spans.apply_config(config);
+    }
+
+    /// Reloads the configuration if it changed, on a thread for blocking work.
+    fn look_for_changes(&self) {
+        let running = self.running.clone();
+        spawn_blocking(move || running.reload_if_changed());
+    }
+
+    /// Applies the retention of a new configuration to the store, if it differs from the `known`
+    /// one.
+    fn keep_by_config(&self, known: &mut RetentionSettings, store: &PartitionedStore) {
+        let retention = (self.retention)();
+        if std::mem::replace(known, retention) == retention {
+            return;
+        }
+        info!(%retention, "retention changed");
+        retention.warn();
+        if let Err(e) = retention.check_disk(&*self.env.disk, &self.options.dir) {
+            warn!(
+                error = %e,
+                "cannot apply the retention percentage: using the retention size only"
+            );
+        }
+        store.set_retention(retention.limits());
+    }
+}
