@@ -90,6 +90,8 @@ impl Watermark {
         let visible = self.visible.load(Ordering::Acquire);
         let oldest = state.readers.keys().next().copied();
         let sequence = oldest.unwrap_or(visible);
+        // A reader began at the watermark of its time, which never moves back.
+        assert!(sequence <= visible, "reader at {sequence} of {visible}");
         *state.readers.entry(sequence).or_default() += 1;
         WatermarkReadGuard {
             watermark: self,
@@ -144,6 +146,10 @@ impl Watermark {
             state.durable.push_back((position, sequence));
         }
         let mut visible = self.visible.load(Ordering::Relaxed);
+        assert!(
+            visible < sequence || failpoints::has(StoreFlaw::ShowsOutOfOrder),
+            "batch {sequence} completes below the watermark {visible}"
+        );
         while state.complete.remove(&(visible + 1))
             || failpoints::has(StoreFlaw::ShowsOutOfOrder) && visible < sequence
         {
@@ -210,6 +216,10 @@ impl Watermark {
             readers.next()
         };
         let floor = oldest.copied().unwrap_or(visible);
+        assert!(
+            floor <= visible,
+            "floor {floor} above the watermark {visible}"
+        );
         let before = self.floor.swap(floor, Ordering::Release);
         assert!(
             before <= floor || failpoints::has(StoreFlaw::RaisesFloorEarly),

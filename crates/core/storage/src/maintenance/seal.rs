@@ -288,6 +288,8 @@ impl Sealer<'_> {
             }
         }
         taken.series.sort_unstable_by_key(|t| t.slot);
+        // The builder of the page checks the same order again.
+        debug_assert!(taken.series.is_sorted_by(|a, b| a.slot < b.slot));
         (taken, places.is_empty())
     }
 
