@@ -3,9 +3,8 @@
 CARGO    ?= cargo
 # The binary that `run` and `conformance` start. The tests compile target/debug/firn.
 FIRN     ?= target/release/firn
-SCRIPTS  ?= tests/promql
-# Scripts of $(SCRIPTS) to run, without .test; all of them if empty.
-FILES    ?=
+# Folders of the PromQL scripts that `conformance` runs: Firn's own, and those of Prometheus.
+SCRIPTS  ?= tests/promql tests/promql/prometheus
 ROUNDS   ?= 300
 # Bucket of `make cluster`: a folder (file), or one behind an S3 server (s3).
 BUCKET   ?= file
@@ -37,7 +36,7 @@ help:
 	@echo "make check        run formatting checks, lints and tests, without installing anything"
 	@echo "make interleavings  test thread schedules of the store by seed"
 	@echo "make bench        measure Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules,"
-	@echo "                  --reads, --create, --ablation, --doors or --scrape)"
+	@echo "                  --reads, --create, --ablation, --cluster, --doors or --scrape)"
 	@echo "make soak         run the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make fuzz         fuzz TARGET=$(TARGET) for SECONDS=$(SECONDS), guided by coverage"
 	@echo "make figures      count lines, import cycles, long functions, unsafe code and duplicates (FIRN_ROOT=DIR for another checkout)"
@@ -117,7 +116,6 @@ target/debug/firn: compile
 
 # Firn's own scripts and those of Prometheus, also on three stores that divide the series as the partitions of a
 # cluster do.
-SCRIPTS ?= tests/promql tests/promql/prometheus
 conformance: $(FIRN)
 	$(FIRN) test promql $(wildcard $(SCRIPTS:%=%/*.test))
 	$(FIRN) test promql --partitions 3 $(wildcard $(SCRIPTS:%=%/*.test))

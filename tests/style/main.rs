@@ -6,6 +6,7 @@
 mod edges;
 mod glossary;
 mod links;
+mod makefile;
 mod modules;
 mod names;
 mod prose;
