@@ -79,6 +79,8 @@ pub enum Mode {
     Ablation,
     /// Firn over other protocols, over TLS, and with remote write to a receiver.
     Doors,
+    /// Three nodes on a bucket, compared with a single node.
+    Cluster,
     /// Scraping of many small targets by Firn and Prometheus.
     Scrape,
     /// A thousand recording rules beside a live load, compared with the load alone.
@@ -157,6 +159,10 @@ fn command() -> Command {
                 "Protocols: the same samples sent to Firn only, by remote write 1.0 and 2.0, over \
                  TLS, and forwarded to a receiver",
             ),
+            switch("cluster").help(
+                "Cluster: three nodes on a bucket next to a single node; the bucket is served by \
+                 versitygw, from BENCH_VERSITYGW or PATH, or is a folder",
+            ),
             switch("scrape").help("Scraping: 2,000 targets scraped every 15 s"),
             switch("rules").help(
                 "Rules: a thousand recording rules over 100 k series every minute, next to the \
@@ -176,8 +182,8 @@ fn command() -> Command {
         ])
         .group(ArgGroup::new("size").args(["short", "full"]))
         .group(ArgGroup::new("mode").args([
-            "history", "churn", "ablation", "doors", "scrape", "rules", "reads", "create",
-            "record", "replay",
+            "history", "churn", "ablation", "doors", "cluster", "scrape", "rules", "reads",
+            "create", "record", "replay",
         ]))
         .args([
             span("span").help("Length of the history [default: 15d, or 2d with --short]"),
@@ -264,6 +270,7 @@ fn mode(matches: &ArgMatches) -> Mode {
         ("history", Mode::History),
         ("ablation", Mode::Ablation),
         ("doors", Mode::Doors),
+        ("cluster", Mode::Cluster),
         ("scrape", Mode::Scrape),
         ("rules", Mode::Rules),
         ("reads", Mode::Reads),

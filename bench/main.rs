@@ -12,6 +12,7 @@
 mod ablation;
 mod arguments;
 mod churn;
+mod cluster;
 mod create;
 mod dashboard;
 mod doors;
@@ -75,6 +76,7 @@ fn run() -> Result<(), String> {
         Mode::History => measure_history(&arguments, &dir),
         Mode::Ablation => measure_ablation(&arguments, &dir),
         Mode::Doors => measure_doors(&arguments, &dir),
+        Mode::Cluster => measure_cluster(&arguments, &dir),
         Mode::Scrape => measure_scrapes(&arguments, &dir),
         Mode::Rules => measure_rules(&arguments, &dir),
         Mode::Reads => measure_reads(&arguments, &dir),
@@ -183,6 +185,13 @@ fn measure_doors(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     print(&doors::markdown(&loads, &measured))?;
     let end_ms = loads.first.summary.end_ms;
     write_json(arguments, end_ms, &doors::json(&loads, &measured))
+}
+
+fn measure_cluster(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let firn = System::find(Kind::Firn).ok_or("the program firn is not there")?;
+    let compared = cluster::run(&firn, &arguments.size, dir)?;
+    print(&cluster::markdown(&compared))?;
+    write_json(arguments, firn_mirror::push::now_ms(), &cluster::json(&compared))
 }
 
 fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {

@@ -281,7 +281,8 @@ fn version_in(text: &str) -> Option<&str> {
     })
 }
 
-fn free_port() -> std::io::Result<u16> {
+/// Returns a free port of the loopback address.
+pub fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

@@ -171,7 +171,7 @@ fn line(row: &Row, peers: &[Kind]) -> String {
 }
 
 /// Formats a number with three significant digits, and without a fraction from 100 on.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         v if v.is_nan() => "–".to_owned(),
         v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
