@@ -175,6 +175,7 @@ impl Maintenance {
         workers.remover.enforce_size_limit(&mut state);
         workers.manifest.update(&mut state);
         workers.sweeper.sweep_share(&mut state);
+        self.parts.record_head_usage();
         drop(state);
         self.schedule_compaction_share();
     }

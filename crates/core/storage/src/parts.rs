@@ -6,6 +6,7 @@
 
 pub(crate) mod block_work;
 pub(crate) mod head;
+pub(crate) mod head_usage;
 pub(crate) mod journal;
 pub(crate) mod metrics;
 pub(crate) mod numbers;
@@ -28,6 +29,7 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
 use head::StoreHead;
+use head_usage::HeadSize;
 use journal::JournalTracker;
 use metrics::StoreMetrics;
 use options::{LogTrimming, StoreOptions};
@@ -94,6 +96,15 @@ impl StoreParts {
         let of_metrics = self.memory();
         let bytes: i64 = of_metrics.iter().map(|(_, gauge)| gauge.get()).sum();
         usize::try_from(bytes).unwrap_or(0) + self.exemplars.memory_bytes()
+    }
+
+    /// Records the use of this head, and returns that of all heads that share its limits.
+    pub(crate) fn record_head_usage(&self) -> HeadSize {
+        let evicted = self.head.index.evicted_count() / 16;
+        self.head.usage.record(HeadSize {
+            series: self.head.series_count() + evicted,
+            bytes: self.memory_bytes(),
+        })
     }
 
     /// Rejects a write if sealing lags too far behind. Without this limit, log and head would grow

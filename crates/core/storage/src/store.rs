@@ -20,6 +20,7 @@ mod stats;
 mod tests;
 
 pub use crate::chunk::DuplicatePolicy;
+pub use crate::parts::head_usage::{HeadSize, HeadUsage};
 pub use crate::parts::options::{
     BACKLOG_BYTES_MAX, BlockSizeLimit, LATENESS_MAX_MS, LogTrimming, NewSeriesBudget, RETENTION_MS,
     RetentionLimits, SealingThread, StoreOptions, StoreSyncMode, WINDOW_MS,

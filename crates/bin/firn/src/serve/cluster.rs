@@ -248,8 +248,9 @@ impl ClusterMember {
     }
 }
 
-/// Returns the options of the store of one of `count` partitions: an equal part of each limit,
-/// since hashes divide series evenly.
+/// Returns the options of the store of one of `count` partitions. All partitions of this node share
+/// the limits of the head, however many it leads. Of other limits each has an equal part, since
+/// hashes divide series evenly.
 fn partition_options(options: &StoreOptions, count: usize) -> StoreOptions {
     let share = |limit: usize| {
         if limit == usize::MAX {
@@ -267,9 +268,7 @@ fn partition_options(options: &StoreOptions, count: usize) -> StoreOptions {
         shards: options.shards.div_ceil(count),
         retention_bytes: retention.bytes,
         retention_percent: retention.percent,
-        series_max: share(options.series_max),
-        head_bytes_max: share(options.head_bytes_max),
-        memory_max: share(options.memory_max),
+        late_sharers: count,
         page_cache_bytes: share(options.page_cache_bytes),
         exemplars_max: share(options.exemplars_max),
         backlog_bytes_max: options.backlog_bytes_max.div_ceil(count as u64),

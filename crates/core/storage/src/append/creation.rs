@@ -92,16 +92,14 @@ impl Appender {
         if scratch.missing.is_empty() {
             return;
         }
+        let used = self.parts.record_head_usage();
+        let options = &self.parts.options;
         let index = self.parts.head.index.create_series();
         let mut creating = MissingSeriesCreation {
             first_new: index.next_slot(),
             index,
-            room: self.remaining_series(),
-            room_bytes: self
-                .parts
-                .options
-                .head_bytes_max
-                .saturating_sub(self.parts.memory_bytes()),
+            room: options.series_max.saturating_sub(used.series),
+            room_bytes: options.head_bytes_max.saturating_sub(used.bytes),
             created_bytes: 0,
             created: 0,
             refused: 0,
@@ -231,13 +229,6 @@ impl Appender {
                 }
             }
         }
-    }
-
-    /// Returns the number of series that the head can still take. An evicted series counts as one
-    /// sixteenth, for its terms and page entries.
-    fn remaining_series(&self) -> usize {
-        let held = self.parts.head.series_count() + self.parts.head.index.evicted_count() / 16;
-        self.parts.options.series_max.saturating_sub(held)
     }
 
     /// Prepares an evicted series that is restored. It accepts only samples newer than its sealed

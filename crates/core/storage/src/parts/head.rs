@@ -4,6 +4,7 @@
 //! The bounds may change while the store runs. Invariant: after
 //! [`StoreHead::raise_in_order_min`] returns, no sample before its time is appended in order.
 
+use super::head_usage::HeadUsageShare;
 use super::numbers::SeriesNumbers;
 use super::options::StoreOptions;
 use crate::head::series::AppendWindow;
@@ -24,6 +25,8 @@ const SHARDS_MAX: usize = 256;
 /// The head of a store: its series, their samples in memory, and the times that it accepts.
 pub(crate) struct StoreHead {
     pub(crate) index: Arc<Index>,
+    /// The use of this head, which counts towards the limits of all stores of the process.
+    pub(crate) usage: HeadUsageShare,
     /// Mapping between the numbers of series in memory and their slots on disk.
     pub(crate) numbers: Arc<SeriesNumbers>,
     pub(crate) shards: Box<[Mutex<HeadShard>]>,
@@ -51,6 +54,7 @@ impl StoreHead {
         let shards = options.shards.clamp(1, SHARDS_MAX);
         Self {
             index: Arc::new(Index::new(keys)),
+            usage: HeadUsageShare::new(options.head_usage.clone()),
             numbers: Arc::default(),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             watermark: Arc::default(),

@@ -2,6 +2,7 @@
 
 use crate::chunk::DuplicatePolicy;
 use crate::log;
+use crate::parts::head_usage::HeadUsage;
 use firn_model::log::LogReplayProgress;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
@@ -186,6 +187,9 @@ pub struct StoreOptions {
     /// folder. Each file grows or is replaced, and refers only to records that the log contains at
     /// that moment.
     pub beside: Vec<PathBuf>,
+    /// The use of the head. Stores that are opened with clones of one value share the next two
+    /// limits.
+    pub head_usage: HeadUsage,
     /// Maximum number of series.
     pub series_max: usize,
     /// Memory of the head in bytes above which new series are rejected: series with long labels
@@ -193,6 +197,8 @@ pub struct StoreOptions {
     pub head_bytes_max: usize,
     /// Memory limit for everything, in bytes: a folder whose series take more is not opened.
     pub memory_max: usize,
+    /// Number of stores that may share the memory for late samples; 1 for a store alone.
+    pub late_sharers: usize,
     /// Maximum number of new series per hour of data time; more are rejected like those beyond a
     /// limit.
     pub new_series: NewSeriesBudget,
@@ -244,9 +250,11 @@ impl StoreOptions {
             late_window_ms: 0,
             duplicates: DuplicatePolicy::default(),
             beside: Vec::new(),
+            head_usage: HeadUsage::default(),
             series_max: usize::MAX,
             head_bytes_max: usize::MAX,
             memory_max: usize::MAX,
+            late_sharers: 1,
             new_series: NewSeriesBudget::NONE,
             window_ms: WINDOW_MS,
             cut_ms: CUT_MS,
@@ -266,7 +274,7 @@ impl StoreOptions {
     /// Returns the memory of late samples in bytes at which a flush is due: a sixteenth of the
     /// memory limit, but not less than an amount that is small for any store.
     pub(crate) fn late_bytes_max(&self) -> usize {
-        (self.memory_max / 16).max(LATE_BYTES_MIN)
+        (self.memory_max / 16 / self.late_sharers.max(1)).max(LATE_BYTES_MIN)
     }
 
     /// Returns the time in milliseconds behind the newest sample after which everything is appended

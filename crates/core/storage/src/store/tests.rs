@@ -235,6 +235,26 @@ fn store_append_beyond_head_bytes_max_refuses_new_series_only() {
 }
 
 #[test]
+fn stores_with_one_head_usage_share_series_max() {
+    let usage = HeadUsage::default();
+    let open_shared = |seed| {
+        let limited = StoreOptions {
+            head_usage: usage.clone(),
+            series_max: 3,
+            ..options()
+        };
+        open(&sim::sim_env(seed), limited)
+    };
+    let stored = |store: &Store, name| append(store, &batch(&[(name, &[(1, 1.0)])]), ALWAYS).stored;
+    let (first, second) = (open_shared(1), open_shared(2));
+    assert_eq!(stored(&first, "a") + stored(&first, "b") + stored(&second, "c"), 3);
+    assert_eq!(stored(&first, "d") + stored(&second, "d"), 0);
+    drop(first);
+    assert_eq!(stored(&second, "d") + stored(&second, "e"), 2);
+    assert_eq!(stored(&second, "f"), 0);
+}
+
+#[test]
 fn store_append_over_the_budget_of_new_series_refuses_only_those_of_the_job() {
     const HOUR: i64 = 3_600_000;
     let sim = sim::sim_env(1);
