@@ -92,7 +92,11 @@ pub fn run(firn: &System, size: &Size, dir: &Path) -> Result<ClusterComparison, 
     };
     let urls = [single.url.clone(), nodes.running()[0].url.clone()];
     let mut dashboards = dashboard::measure(&urls, span, size.turns).into_iter();
-    let mut next = || dashboards.next().unwrap_or_else(|| Err("no dashboard".into()));
+    let mut next = || {
+        dashboards
+            .next()
+            .unwrap_or_else(|| Err("no dashboard".into()))
+    };
     let single_costs = single_burst.with_dashboard(next()?, &dir.join("single/data"))?;
     let cluster_costs = cluster_burst.with_dashboard(next()?, &cluster.folder())?;
     nodes.stop()?;
@@ -104,8 +108,15 @@ pub fn run(firn: &System, size: &Size, dir: &Path) -> Result<ClusterComparison, 
     Ok(ClusterComparison {
         store: cluster.store_name(),
         loads,
-        single: SystemCosts { quiet, ..single_costs },
-        cluster: SystemCosts { quiet: cluster_quiet, with_kill, ..cluster_costs },
+        single: SystemCosts {
+            quiet,
+            ..single_costs
+        },
+        cluster: SystemCosts {
+            quiet: cluster_quiet,
+            with_kill,
+            ..cluster_costs
+        },
         takeovers_s,
     })
 }
@@ -141,7 +152,10 @@ fn send_loads(nodes: &[&Running], loads: &[Load], pace: PushPace) -> Result<Push
                 let way = PushDestination {
                     url: &url,
                     pace,
-                    access: PushAccess { tls: &tls, headers: &[] },
+                    access: PushAccess {
+                        tls: &tls,
+                        headers: &[],
+                    },
                     on_failure: PushFailurePolicy::GoOn,
                 };
                 load::replay(&dir, way, &PushProgress::default())
@@ -201,7 +215,11 @@ impl SystemCosts {
     /// Adds the latencies of the dashboard and the size of the folder that contains the data.
     fn with_dashboard(self, dashboard: Vec<Timing>, data: &Path) -> Result<Self, String> {
         let disk_bytes = disk_bytes(data).map_err(|e| format!("{}: {e}", data.display()))?;
-        Ok(Self { dashboard, disk_bytes, ..self })
+        Ok(Self {
+            dashboard,
+            disk_bytes,
+            ..self
+        })
     }
 
     /// Returns the number of accepted samples of the burst, at least one.

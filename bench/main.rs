@@ -191,7 +191,11 @@ fn measure_cluster(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     let firn = System::find(Kind::Firn).ok_or("the program firn is not there")?;
     let compared = cluster::run(&firn, &arguments.size, dir)?;
     print(&cluster::markdown(&compared))?;
-    write_json(arguments, firn_mirror::push::now_ms(), &cluster::json(&compared))
+    write_json(
+        arguments,
+        firn_mirror::push::now_ms(),
+        &cluster::json(&compared),
+    )
 }
 
 fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {

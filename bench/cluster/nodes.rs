@@ -259,7 +259,10 @@ impl BenchNodes<'_> {
         for node in self.running() {
             views.push(leader_counts(&read_text(node, "/api/v1/status/cluster")?)?);
         }
-        Ok(views.first().filter(|first| views.iter().all(|v| v == *first)).copied())
+        Ok(views
+            .first()
+            .filter(|first| views.iter().all(|v| v == *first))
+            .copied())
     }
 }
 
@@ -270,7 +273,8 @@ pub fn created_objects(nodes: &[&Running]) -> Result<CreatedObjects, String> {
         let text = read_text(node, "/metrics")?;
         let value = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|value| value.trim().parse::<f64>().ok()).unwrap_or(0.0)
+            line.and_then(|value| value.trim().parse::<f64>().ok())
+                .unwrap_or(0.0)
         };
         created.bytes += value("firn_bucket_bytes_total{op=\"put_new\"}");
         created.count += value("firn_bucket_requests_total{op=\"put_new\",outcome=\"stored\"}");

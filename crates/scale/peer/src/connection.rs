@@ -7,10 +7,10 @@
 //! Limits: [`CONNECTIONS_MAX`] connections of a server, whose handshakes end within
 //! [`HANDSHAKE_TIMEOUT`]. Invariant: a connection that fails does not end the listener.
 
+use crate::tls::PeerTlsFiles;
 use firn_x509::handshake::certificate_reason;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ServerConfig};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -99,22 +99,22 @@ pub(crate) struct PeerConnector {
 
 #[derive(Clone)]
 struct PeerConnectorTls {
-    config: Arc<ClientConfig>,
+    files: Arc<PeerTlsFiles>,
     name: ServerName<'static>,
 }
 
 impl PeerConnector {
     /// Creates a connector to `host:port`. Fails with a text if the host cannot be in a
     /// certificate.
-    pub(crate) fn new(address: &str, tls: Option<Arc<ClientConfig>>) -> Result<Self, String> {
+    pub(crate) fn new(address: &str, tls: Option<Arc<PeerTlsFiles>>) -> Result<Self, String> {
         let tls = match tls {
             None => None,
-            Some(config) => {
+            Some(files) => {
                 let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
                 let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
                 let name = ServerName::try_from(bare.unwrap_or(host).to_owned());
                 let name = name.map_err(|e| format!("address of peer {address:?}: {e}"))?;
-                Some(PeerConnectorTls { config, name })
+                Some(PeerConnectorTls { files, name })
             }
         };
         Ok(Self {
@@ -129,7 +129,8 @@ impl PeerConnector {
         let stream: Box<dyn PeerStream> = match self.tls {
             None => Box::new(stream),
             Some(tls) => {
-                let connected = TlsConnector::from(tls.config)
+                let configs = tls.files.load_current().await;
+                let connected = TlsConnector::from(configs.client)
                     .connect(tls.name, stream)
                     .await;
                 Box::new(connected.map_err(name_certificate_error)?)
@@ -165,7 +166,7 @@ impl Service<http::Uri> for PeerConnector {
 /// Accepts connections until `accepted` is closed, and sends them to it after their handshakes.
 pub(crate) async fn accept_connections(
     listener: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Arc<PeerTlsFiles>>,
     accepted: mpsc::Sender<io::Result<PeerConnection>>,
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -194,7 +195,7 @@ pub(crate) async fn accept_connections(
 
 async fn shake_hands(
     stream: TcpStream,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Arc<PeerTlsFiles>>,
     place: OwnedSemaphorePermit,
     accepted: mpsc::Sender<io::Result<PeerConnection>>,
 ) {
@@ -203,8 +204,9 @@ async fn shake_hands(
         stream.set_nodelay(true)?;
         let stream: Box<dyn PeerStream> = match tls {
             None => Box::new(stream),
-            Some(config) => {
-                let accepted = TlsAcceptor::from(config).accept(stream).await;
+            Some(files) => {
+                let configs = files.load_current().await;
+                let accepted = TlsAcceptor::from(configs.server).accept(stream).await;
                 Box::new(accepted.map_err(name_certificate_error)?)
             }
         };

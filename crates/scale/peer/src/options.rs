@@ -2,7 +2,9 @@
 //!
 //! Invariant: no secret is printed. Reading files is left to the callers.
 
+use crate::tls::PeerTlsFiles;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The version of the protocol. Nodes reject requests of other versions.
@@ -77,22 +79,22 @@ impl fmt::Debug for PeerSecret {
     }
 }
 
-/// The contents of the PEM files of a node. A peer must have a certificate of the same authorities,
-/// for the host by which it is addressed.
-#[derive(Clone)]
+/// The PEM files of a node, which are read again for each new connection. A peer must have a
+/// certificate of the same authorities, for the host by which it is addressed.
+#[derive(Clone, Debug)]
 pub struct PeerTls {
     /// The certificate of this node, followed by intermediate ones. It must be valid for servers
     /// and clients.
-    pub cert: Vec<u8>,
+    pub cert_file: PathBuf,
     /// The private key of the certificate.
-    pub key: Vec<u8>,
+    pub key_file: PathBuf,
     /// The authorities that sign the certificates of peers.
-    pub ca: Vec<u8>,
+    pub ca_file: PathBuf,
 }
 
-/// Prints no key.
-impl fmt::Debug for PeerTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PeerTls")
+impl PeerTls {
+    /// Reads the files and checks that they fit together. The error is a text for the user.
+    pub fn check(&self) -> Result<(), String> {
+        PeerTlsFiles::open(self).map(drop)
     }
 }

@@ -1,4 +1,8 @@
 //! TLS between nodes: certificates of both sides, verified by the rules of [`firn_x509`].
+//!
+//! The files are read again for each handshake, so that renewed certificates need no restart.
+//! Invariant: a handshake uses files that fit together. While they do not, because they are being
+//! replaced, the previous ones stay in use.
 
 use crate::options::PeerTls;
 use firn_x509::CertificatePool;
@@ -7,15 +11,116 @@ use firn_x509::key_pair::parse_certified_key;
 use firn_x509::listener::{
     ClientAuthPolicy, HTTP2, ListenerTlsSettings, ServerTlsVersion, TlsFileContents, server_config,
 };
-use rustls::ClientConfig;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::sign::SingleCertAndKey;
-use std::sync::Arc;
+use rustls::{ClientConfig, ServerConfig};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Builds the configuration of a server. Errors are texts for the user.
-pub(crate) fn build_server_config(tls: &PeerTls) -> Result<Arc<ServerConfig>, String> {
-    check_authorities(tls)?;
+/// The files of a node, and the configurations that were built from their last usable contents.
+pub(crate) struct PeerTlsFiles {
+    paths: PeerTls,
+    loaded: Mutex<LoadedPeerTls>,
+}
+
+#[derive(Clone)]
+struct LoadedPeerTls {
+    contents: PeerTlsContents,
+    configs: PeerTlsConfigs,
+}
+
+/// The configurations of handshakes: of accepted connections, and of those to peers.
+#[derive(Clone)]
+pub(crate) struct PeerTlsConfigs {
+    pub(crate) server: Arc<ServerConfig>,
+    pub(crate) client: Arc<ClientConfig>,
+}
+
+/// The contents of PEM files.
+#[derive(Clone, PartialEq)]
+struct PeerTlsContents {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    ca: Vec<u8>,
+}
+
+impl PeerTlsFiles {
+    /// Reads the files. Errors are texts for the user.
+    pub(crate) fn open(paths: &PeerTls) -> Result<Arc<Self>, String> {
+        let loaded = LoadedPeerTls::build(PeerTlsContents::read(paths)?)?;
+        Ok(Arc::new(Self {
+            paths: paths.clone(),
+            loaded: Mutex::new(loaded),
+        }))
+    }
+
+    /// Reads the files again on a thread that may block, and returns the newest usable
+    /// configurations.
+    pub(crate) async fn load_current(self: &Arc<Self>) -> PeerTlsConfigs {
+        let files = self.clone();
+        let reading = tokio::task::spawn_blocking(move || files.reload());
+        // The runtime ends.
+        reading
+            .await
+            .unwrap_or_else(|_| self.lock().configs.clone())
+    }
+
+    fn reload(&self) -> PeerTlsConfigs {
+        let previous = self.lock().clone();
+        let loaded = match PeerTlsContents::read(&self.paths) {
+            Ok(contents) if contents == previous.contents => return previous.configs,
+            Ok(contents) => LoadedPeerTls::build(contents),
+            Err(error) => Err(error),
+        };
+        match loaded {
+            Ok(loaded) => {
+                tracing::info!("the certificates for peers were renewed");
+                *self.lock() = loaded.clone();
+                loaded.configs
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the previous certificates for peers stay in use");
+                previous.configs
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, LoadedPeerTls> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PeerTlsContents {
+    fn read(paths: &PeerTls) -> Result<Self, String> {
+        let read = |path: &Path| {
+            let error = |e| format!("read {}: {e}", path.display());
+            std::fs::read(path).map_err(error)
+        };
+        Ok(Self {
+            cert: read(&paths.cert_file)?,
+            key: read(&paths.key_file)?,
+            ca: read(&paths.ca_file)?,
+        })
+    }
+}
+
+impl LoadedPeerTls {
+    fn build(contents: PeerTlsContents) -> Result<Self, String> {
+        let roots = CertificatePool::from_pem(&contents.ca);
+        if roots.is_empty() {
+            return Err(
+                "unable to use the CA certificates of the peers: no certificate in them".into(),
+            );
+        }
+        let configs = PeerTlsConfigs {
+            server: build_server_config(&contents)?,
+            client: build_client_config(&contents, roots)?,
+        };
+        Ok(Self { contents, configs })
+    }
+}
+
+fn build_server_config(contents: &PeerTlsContents) -> Result<Arc<ServerConfig>, String> {
     let settings = ListenerTlsSettings {
         min_version: ServerTlsVersion::V12,
         max_version: ServerTlsVersion::V13,
@@ -27,17 +132,18 @@ pub(crate) fn build_server_config(tls: &PeerTls) -> Result<Arc<ServerConfig>, St
         http2: true,
     };
     let files = TlsFileContents {
-        cert: tls.cert.clone(),
-        key: tls.key.clone(),
-        client_ca: Some(tls.ca.clone()),
+        cert: contents.cert.clone(),
+        key: contents.key.clone(),
+        client_ca: Some(contents.ca.clone()),
     };
     let config = server_config(&settings, &files, CertificatePool::default);
     config.map_err(|e| e.to_string())
 }
 
-/// Builds the configuration of a client. Errors are texts for the user.
-pub(crate) fn build_client_config(tls: &PeerTls) -> Result<Arc<ClientConfig>, String> {
-    let roots = check_authorities(tls)?;
+fn build_client_config(
+    contents: &PeerTlsContents,
+    roots: CertificatePool,
+) -> Result<Arc<ClientConfig>, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?;
@@ -45,7 +151,7 @@ pub(crate) fn build_client_config(tls: &PeerTls) -> Result<Arc<ClientConfig>, St
         roots: Some(Arc::new(roots)),
         server_name: None,
     };
-    let pair = parse_certified_key(&tls.cert, &tls.key)
+    let pair = parse_certified_key(&contents.cert, &contents.key)
         .map_err(|e| format!("unable to use the certificate and key of the node: {e}"))?;
     let mut config = builder
         .dangerous()
@@ -53,14 +159,4 @@ pub(crate) fn build_client_config(tls: &PeerTls) -> Result<Arc<ClientConfig>, St
         .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
     config.alpn_protocols = vec![HTTP2.to_vec()];
     Ok(Arc::new(config))
-}
-
-fn check_authorities(tls: &PeerTls) -> Result<CertificatePool, String> {
-    let pool = CertificatePool::from_pem(&tls.ca);
-    if pool.is_empty() {
-        return Err(
-            "unable to use the CA certificates of the peers: no certificate in them".into(),
-        );
-    }
-    Ok(pool)
 }

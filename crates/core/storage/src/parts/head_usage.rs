@@ -41,7 +41,8 @@ impl AtomicHeadSize {
     fn exchange(&self, old: HeadSize, new: HeadSize) -> HeadSize {
         let exchange = |sum: &AtomicUsize, old: usize, new: usize| {
             let change = new.wrapping_sub(old);
-            sum.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
+            sum.fetch_add(change, Ordering::Relaxed)
+                .wrapping_add(change)
         };
         HeadSize {
             series: exchange(&self.series, old.series, new.series),

@@ -247,7 +247,10 @@ fn stores_with_one_head_usage_share_series_max() {
     };
     let stored = |store: &Store, name| append(store, &batch(&[(name, &[(1, 1.0)])]), ALWAYS).stored;
     let (first, second) = (open_shared(1), open_shared(2));
-    assert_eq!(stored(&first, "a") + stored(&first, "b") + stored(&second, "c"), 3);
+    assert_eq!(
+        stored(&first, "a") + stored(&first, "b") + stored(&second, "c"),
+        3
+    );
     assert_eq!(stored(&first, "d") + stored(&second, "d"), 0);
     drop(first);
     assert_eq!(stored(&second, "d") + stored(&second, "e"), 2);

@@ -10,6 +10,7 @@ use firn_model::budget::Budget;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 fn service() -> Arc<TestService> {
     TestService::of_store(&open_store(1))
@@ -151,58 +152,101 @@ fn invalid_address_is_rejected() {
     }
 }
 
-/// Returns the files of a node whose certificate is signed by the authority.
-fn certificate(authority: &CertifiedIssuer<'static, KeyPair>) -> PeerTls {
-    let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("valid names");
-    let cert = params.signed_by(&key, authority).expect("a certificate");
-    PeerTls {
-        cert: cert.pem().into_bytes(),
-        key: key.serialize_pem().into_bytes(),
-        ca: authority.pem().into_bytes(),
+/// The files of a node in a folder of their own.
+struct TestCertificate(TempDir);
+
+impl TestCertificate {
+    /// Creates the files of a node whose certificate is signed by the authority.
+    fn create(authority: &TestAuthority) -> Self {
+        let certificate = Self(tempfile::tempdir().expect("a folder"));
+        certificate.renew(authority);
+        certificate
+    }
+
+    /// Replaces the files by those of another certificate.
+    fn renew(&self, authority: &TestAuthority) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("valid names");
+        let cert = params.signed_by(&key, authority).expect("a certificate");
+        self.write("cert.pem", &cert.pem());
+        self.write("key.pem", &key.serialize_pem());
+        self.write("ca.pem", &authority.pem());
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.0.path().join(file), text).expect("a file");
+    }
+
+    fn options(&self) -> PeerOptions {
+        let file = |name| self.0.path().join(name);
+        let mut options = PeerOptions::new(1, PARTITIONS);
+        options.security.tls = Some(PeerTls {
+            cert_file: file("cert.pem"),
+            key_file: file("key.pem"),
+            ca_file: file("ca.pem"),
+        });
+        options
     }
 }
 
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
+type TestAuthority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> TestAuthority {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
 }
 
+/// Returns whether the server rejects the client for its certificate. The connection may end before
+/// the alert of the server arrives.
+fn is_rejected(server: &TestServer, options: &PeerOptions) -> bool {
+    let client = client_with(server, options);
+    (0..100).any(|_| match exchange(&client) {
+        Err(PeerFailure::Unavailable(_)) => false,
+        Err(PeerFailure::Rejected(_)) => true,
+        other => panic!("{other:?}"),
+    })
+}
+
 #[test]
 fn nodes_with_certificates_of_one_authority_are_peers() {
     let (authority, other) = (authority(), authority());
-    let with = |tls: PeerTls| {
-        let mut options = PeerOptions::new(1, PARTITIONS);
-        options.security.tls = Some(tls);
-        options
-    };
-    let server = TestServer::start_at("127.0.0.1:0", &with(certificate(&authority)), service());
-    check_works(&client_with(&server, &with(certificate(&authority))));
+    let files = TestCertificate::create(&authority);
+    let server = TestServer::start_at("127.0.0.1:0", &files.options(), service());
+    let of_client = TestCertificate::create(&authority);
+    check_works(&client_with(&server, &of_client.options()));
     match exchange(&client_with(&server, &PeerOptions::new(1, PARTITIONS))) {
         Err(PeerFailure::Unavailable(_)) => {}
         other => panic!("{other:?}"),
     }
-    // The connection may end before the alert of the server arrives.
-    let is_rejected = |options: &PeerOptions| {
-        let client = client_with(&server, options);
-        (0..100).any(|_| match exchange(&client) {
-            Err(PeerFailure::Unavailable(_)) => false,
-            Err(PeerFailure::Rejected(_)) => true,
-            other => panic!("{other:?}"),
-        })
-    };
-    assert!(is_rejected(&with(certificate(&other))));
+    let foreign = TestCertificate::create(&other);
+    assert!(is_rejected(&server, &foreign.options()));
     // A node that trusts the authority and has a certificate of another one.
-    assert!(is_rejected(&with(PeerTls {
-        ca: authority.pem().into_bytes(),
-        ..certificate(&other)
-    })));
-    let mut without_authority = certificate(&authority);
-    without_authority.ca = b"nothing".to_vec();
-    let client = PeerClient::new(&server.address, &with(without_authority), client_runtime());
+    foreign.write("ca.pem", &authority.pem());
+    assert!(is_rejected(&server, &foreign.options()));
+    of_client.write("ca.pem", "nothing");
+    let client = PeerClient::new(&server.address, &of_client.options(), client_runtime());
     match client {
         Err(PeerFailure::Rejected(text)) => assert!(text.contains("CA certificates"), "{text}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn renewed_certificates_are_used_for_new_connections() {
+    let (old, new) = (authority(), authority());
+    let (files, of_client) = (TestCertificate::create(&old), TestCertificate::create(&old));
+    let server = TestServer::start_at("127.0.0.1:0", &files.options(), service());
+    let connected = client_with(&server, &of_client.options());
+    check_works(&connected);
+    files.renew(&new);
+    // An open connection goes on; a new one needs a certificate of the new authority.
+    check_works(&connected);
+    assert!(is_rejected(&server, &of_client.options()));
+    let renewing = client_with(&server, &of_client.options());
+    of_client.renew(&new);
+    check_works(&renewing);
+    // While the files do not fit together, the previous ones are used.
+    files.write("key.pem", "half a key");
+    check_works(&client_with(&server, &of_client.options()));
 }

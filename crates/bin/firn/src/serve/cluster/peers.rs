@@ -28,7 +28,6 @@ use firn_peer::{PeerOptions, PeerSecret, PeerSecurity, PeerTls, serve_peers};
 use firn_scrape::ScrapeManager;
 use firn_wire::remote_write::KEY_FORMAT;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -231,25 +230,16 @@ fn security(settings: &ClusterSettings) -> Result<PeerSecurity, ServeError> {
             Some(PeerSecret::new(secret))
         }
     };
-    let tls = settings.tls.as_ref().map(|files| {
-        let read = |key: &str, path: &Path| {
-            let wrong = |e| {
-                let file = path.display();
-                ServeError::Peers(format!("firn.cluster.tls.{key} {file}: {e}"))
-            };
-            std::fs::read(path).map_err(wrong)
-        };
-        Ok(PeerTls {
-            cert: read("cert_file", &files.cert_file)?,
-            key: read("key_file", &files.key_file)?,
-            ca: read("ca_file", &files.ca_file)?,
-        })
+    let tls = settings.tls.as_ref().map(|files| PeerTls {
+        cert_file: files.cert_file.clone(),
+        key_file: files.key_file.clone(),
+        ca_file: files.ca_file.clone(),
     });
-    let tls: Option<Result<PeerTls, ServeError>> = tls;
-    Ok(PeerSecurity {
-        secret,
-        tls: tls.transpose()?,
-    })
+    if let Some(tls) = &tls {
+        let wrong = |why| ServeError::Peers(format!("firn.cluster.tls: {why}"));
+        tls.check().map_err(wrong)?;
+    }
+    Ok(PeerSecurity { secret, tls })
 }
 
 /// Returns the address at which peers reach this node.
