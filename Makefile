@@ -103,6 +103,8 @@ soak: build
 	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage -p firn-wire -p firn-promql
 	FIRN_MODEL=large FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-cluster
 	FIRN_CRASH_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -p firn-firn --test crash -- --nocapture
+	FIRN_CRASH_ROUNDS=$(ROUNDS) FIRN_CRASH_BUCKET=s3 $(CARGO) test --release --locked -p firn-firn --test crash \
+		cluster_with_failing_nodes_keeps -- --nocapture
 
 figures:
 	$(CARGO) bench --locked -p firn-firn --profile dev --bench figures

@@ -76,7 +76,7 @@ find_versitygw() {
     command -v versitygw && return
     command -v go >/dev/null || fail "BUCKET=s3 needs versitygw or Go on the PATH"
     echo "building versitygw" >&2
-    GOBIN=$folder/bin go install github.com/versity/versitygw/cmd/versitygw@latest >&2 ||
+    GOBIN=$folder/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0 >&2 ||
         fail "versitygw could not be built"
     echo "$folder/bin/versitygw"
 }

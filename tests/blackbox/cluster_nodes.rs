@@ -2,8 +2,10 @@
 
 mod failures;
 mod intruders;
+mod loaded_nodes;
 mod outages;
 mod rejections;
+mod store_faults;
 
 use crate::harness::cluster::{ClusterView, NODES, PARTITIONS, TestCluster, wait_led};
 use crate::harness::http::Http;
@@ -30,9 +32,14 @@ struct SpreadSeries {
 impl SpreadSeries {
     /// Stores the series, each at the next node.
     fn store(servers: &[Server]) -> Self {
-        let time_ms = now_ms();
-        for (index, server) in servers.iter().enumerate() {
-            let numbers = (0..SERIES).filter(|n| n % servers.len() == index);
+        Self::store_at(servers.iter())
+    }
+
+    /// Stores the series, each at the next of these nodes.
+    fn store_at<'s>(servers: impl ExactSizeIterator<Item = &'s Server>) -> Self {
+        let (time_ms, count) = (now_ms(), servers.len());
+        for (index, server) in servers.enumerate() {
+            let numbers = (0..SERIES).filter(|n| n % count == index);
             let series = numbers.map(|number| {
                 let number = number.to_string();
                 let labels = [("__name__", "spread"), ("n", &*number)];

@@ -3,6 +3,7 @@
 //! ```text
 //! round: clocks move on -> load -> a fault: kill -9 of nodes, some with their folder, a stop, a
 //!   suspension, kills during the start -> all nodes run again -> each node is compared
+//! over an S3 server also: lost answers, 500, 503, 409, cut bodies, slow lists, outages
 //! at the end: all nodes are killed, their folders deleted -> start -> compare -> audit
 //! ```
 //!
@@ -10,13 +11,15 @@
 //! are cut and merged while nodes fail. A sample must be in every answer that begins after its
 //! acknowledgement, once and with its value. Requests may fail with 503 meanwhile.
 
+use super::bucket_plan::BucketPlan;
 use super::shifted_clock::{ShiftedClock, compile_shift};
 use super::{first_time, setting};
+use crate::harness::bucket_proxy::BucketProxy;
 use crate::harness::choices::Choices;
-use crate::harness::cluster::{NODES, TestCluster, wait_within};
+use crate::harness::cluster::{NODES, ProxiedStore, TestCluster, wait_within};
 use crate::harness::ledger::check_everywhere;
 use crate::harness::load::{ClusterLoad, LoadOptions, LoadParts, wall_clock_ms};
-use crate::harness::server::{Server, firn, spawn};
+use crate::harness::server::{Server, spawn};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,10 +29,13 @@ use std::time::{Duration, Instant};
 /// Default number of rounds: about half a minute.
 const ROUNDS: u64 = 5;
 
+/// Default number of rounds on a failing store: less than half a minute.
+const STORE_ROUNDS: u64 = 3;
+
 const WRITERS: usize = 3;
 
 /// Settings of all nodes.
-const KEYS: &str = "flush_interval: 50ms, read_lease: 500ms, strong_wait: 5s";
+pub const KEYS: &str = "flush_interval: 50ms, read_lease: 500ms, strong_wait: 5s";
 
 /// Series that exist in one round only.
 const NEW_SERIES: u64 = 3;
@@ -42,7 +48,7 @@ const FULL_CHECK_ROUNDS: u64 = 10;
 const LAST_WRITES: u64 = 20;
 
 /// The longest time until they are.
-const ROUND_MAX: Duration = Duration::from_secs(60);
+pub const ROUND_MAX: Duration = Duration::from_secs(60);
 
 /// Largest move of the clocks between two rounds, in seconds.
 const MOVE_MAX_S: u64 = 45 * 60;
@@ -70,12 +76,14 @@ enum NodeFault {
 }
 
 impl NodeFault {
-    fn choose(choices: &mut Choices) -> Self {
+    /// Chooses a fault. During an outage of the bucket no node stops, since that would fail.
+    fn choose(choices: &mut Choices, is_outage: bool) -> Self {
         match choices.below(20) {
             0..6 => Self::Kill,
             6..12 => Self::KillAndDelete,
             12..14 => Self::KillTwo,
             14 => Self::KillAll,
+            15..17 if is_outage => Self::Suspend,
             15..17 => Self::Stop,
             17 => Self::Suspend,
             _ => Self::KillTwice,
@@ -84,27 +92,34 @@ impl NodeFault {
 }
 
 /// The nodes of a cluster, their clocks, and the load.
-struct FailingNodes {
+pub struct FailingNodes {
     cluster: TestCluster,
     servers: Vec<Option<Server>>,
     library: PathBuf,
-    clocks: Vec<ShiftedClock>,
+    /// The clocks of the nodes.
+    pub clocks: Vec<ShiftedClock>,
     /// The shift of all clocks in seconds.
     shift_s: i64,
-    parts: Arc<LoadParts>,
+    /// Whether requests to the bucket fail.
+    has_bucket_faults: bool,
+    /// The parts of the load.
+    pub parts: Arc<LoadParts>,
 }
 
 impl FailingNodes {
-    fn start(folder: &Path) -> Self {
+    /// Starts three nodes with clocks in `folder`, on a bucket in `store` or in a folder.
+    pub fn start(folder: &Path, store: Option<ProxiedStore>) -> Self {
         let clock = |node: &&str| ShiftedClock::create(&folder.join(format!("clock-{node}")));
         let mut nodes = Self {
-            cluster: TestCluster::new(KEYS, &[]),
+            cluster: TestCluster::with_store(store, KEYS, &[]),
             servers: NODES.iter().map(|_| None).collect(),
             library: compile_shift(folder),
             clocks: NODES.iter().map(clock).collect(),
             shift_s: 0,
+            has_bucket_faults: false,
             parts: LoadParts::new(WRITERS),
         };
+        nodes.cluster.create_format();
         nodes.start_missing();
         nodes
     }
@@ -132,13 +147,23 @@ impl FailingNodes {
         }
     }
 
-    fn node(&self, index: usize) -> &Server {
+    /// Returns a running node.
+    pub fn node(&self, index: usize) -> &Server {
         self.servers[index].as_ref().expect("a running node")
     }
 
     fn kill(&mut self, index: usize) {
         self.parts.doors.close(index);
         self.servers[index].take().expect("a running node").kill();
+    }
+
+    /// Kills all nodes, deletes their folders, and starts them again.
+    fn start_cold(&mut self) {
+        for index in 0..NODES.len() {
+            self.kill(index);
+            self.delete_folder(index);
+        }
+        self.start_missing();
     }
 
     fn delete_folder(&self, index: usize) {
@@ -205,12 +230,20 @@ impl FailingNodes {
             ahead_ms,
             ..LoadOptions::default()
         };
+        let mut plan = BucketPlan::default();
+        if self.has_bucket_faults {
+            plan = BucketPlan::choose(choices, NODES.len());
+            println!("round {round}: {plan:?}");
+        }
+        plan.begin(self.cluster.proxies());
         let load = ClusterLoad::start(&self.parts, options);
         std::thread::sleep(Duration::from_millis(200 + choices.below(1_000)));
-        let fault = NodeFault::choose(choices);
+        let fault = NodeFault::choose(choices, plan.has_outage());
         let index = choices.below(NODES.len() as u64) as usize;
         let begin = Instant::now();
+        plan.run_outage(self.cluster.proxies());
         self.fail(fault, index, choices);
+        plan.begin(self.cluster.proxies());
         self.start_missing();
         let target = self.parts.counts.write_count() + LAST_WRITES;
         wait_within("writes after a fault", ROUND_MAX, || {
@@ -227,18 +260,15 @@ impl FailingNodes {
         (fault, begin.elapsed())
     }
 
-    fn compare(&self, from_ms: i64) {
+    /// Compares the answers of all nodes with the samples from `from_ms` on.
+    pub fn compare(&self, from_ms: i64) {
         let servers: Vec<&Server> = self.servers.iter().flatten().collect();
         check_everywhere(&servers, &self.parts.ledgers, from_ms, &self.parts.findings);
     }
 
     /// Adds a finding unless the audit of the bucket finds nothing.
     fn audit(&self, when: &str) {
-        let url = format!("file://{}", self.cluster.bucket().display());
-        let output = firn().args(["cluster", "audit", &url]).output().unwrap();
-        if !output.status.success() {
-            let text = [output.stdout, output.stderr].concat();
-            let text = String::from_utf8_lossy(&text);
+        if let Err(text) = self.cluster.audit() {
             self.parts.findings.add("audit", &format!("{when}: {text}"));
         }
     }
@@ -270,25 +300,24 @@ impl FailingNodes {
     }
 }
 
-#[test]
-fn cluster_with_failing_nodes_keeps_every_acked_sample_and_answers_completely() {
-    let rounds = setting("FIRN_CRASH_ROUNDS").unwrap_or(ROUNDS);
-    let seed = setting("FIRN_SEED").unwrap_or(first_time() as u64);
+/// Runs rounds of failures, and compares everything at the end.
+fn run_rounds(store: Option<ProxiedStore>, has_bucket_faults: bool, default_rounds: u64) {
+    let rounds = setting("FIRN_CRASH_ROUNDS").unwrap_or(default_rounds);
+    let seed = seed();
     println!("FIRN_SEED={seed} FIRN_CRASH_ROUNDS={rounds}");
     let mut choices = Choices::new(seed);
     let folder = tempfile::tempdir().unwrap();
-    let mut nodes = FailingNodes::start(folder.path());
+    let mut nodes = FailingNodes::start(folder.path(), store);
+    nodes.has_bucket_faults = has_bucket_faults;
     let mut durations = BTreeMap::<NodeFault, Vec<Duration>>::new();
     for round in 1..=rounds {
         let (fault, duration) = nodes.run_round(round, &mut choices);
         println!("round {round}: {fault:?}, {duration:?}");
         durations.entry(fault).or_default().push(duration);
     }
-    (0..NODES.len()).for_each(|index| {
-        nodes.kill(index);
-        nodes.delete_folder(index);
-    });
-    nodes.start_missing();
+    let proxies = nodes.cluster.proxies();
+    proxies.iter().for_each(BucketProxy::heal);
+    nodes.start_cold();
     nodes.compare(0);
     nodes.servers.iter_mut().flatten().for_each(|server| {
         server.signal(Signal::TERM);
@@ -297,12 +326,37 @@ fn cluster_with_failing_nodes_keeps_every_acked_sample_and_answers_completely() 
     nodes.audit("at the end");
     let counts = durations.iter().map(|(fault, times)| (fault, times.len()));
     println!("{:?}", counts.collect::<BTreeMap<_, _>>());
+    for proxy in nodes.cluster.proxies() {
+        println!("requests with faults: {:?}", proxy.counts());
+    }
     nodes.report(rounds);
     // Fewer rounds may be too short for a cut.
     assert!(
         rounds < ROUNDS || nodes.block_count() > 0,
         "no block was cut"
     );
+}
+
+/// Returns the seed of all choices.
+fn seed() -> u64 {
+    setting("FIRN_SEED").unwrap_or(first_time() as u64)
+}
+
+#[test]
+fn cluster_with_failing_nodes_keeps_every_acked_sample_and_answers_completely() {
+    let is_s3 = std::env::var_os("FIRN_CRASH_BUCKET").is_some_and(|kind| kind == "s3");
+    let store = is_s3.then(|| ProxiedStore::start(seed()));
+    // Without the server the rounds over a folder would run twice.
+    if store.as_ref().is_none_or(Option::is_some) {
+        run_rounds(store.flatten(), false, ROUNDS);
+    }
+}
+
+#[test]
+fn cluster_with_failing_nodes_on_a_failing_store_keeps_every_acked_sample() {
+    if let Some(store) = ProxiedStore::start(seed()) {
+        run_rounds(Some(store), true, STORE_ROUNDS);
+    }
 }
 
 /// Removes the newest object of each log.
@@ -317,7 +371,7 @@ fn remove_newest_objects(cluster: &TestCluster) {
 #[test]
 fn objects_removed_from_the_bucket_are_noticed_by_the_checker() {
     let folder = tempfile::tempdir().unwrap();
-    let mut nodes = FailingNodes::start(folder.path());
+    let mut nodes = FailingNodes::start(folder.path(), None);
     let load = ClusterLoad::start(&nodes.parts, LoadOptions::default());
     wait_within("writes", ROUND_MAX, || {
         nodes.parts.counts.write_count() >= LAST_WRITES

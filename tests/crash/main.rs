@@ -8,14 +8,15 @@
 //! request without an answer may be stored or not, but must be unaltered. A second test lets hours
 //! of data time pass, with late samples, so that blocks are cut, flushed and merged meanwhile. A
 //! third one truncates the WAL of a stopped server and expects that the checker reports the loss.
-//! A fourth one fails the nodes of a cluster.
+//! A fourth one fails the nodes of a cluster, a fifth one also its S3 server.
 //!
-//! `FIRN_CRASH_ROUNDS` sets the rounds (40, 30, and 5 of the cluster), `FIRN_SEED` repeats the
-//! choices of a run. The
-//! moments of the kills and the interleaving of the writers depend on the machine.
+//! `FIRN_CRASH_ROUNDS` sets the rounds (40, 30, and 5 or 3 of a cluster), `FIRN_SEED` repeats the
+//! choices of a run, `FIRN_CRASH_BUCKET=s3` keeps the bucket of the fourth test in an S3 server.
+//! The moments of the kills and the interleaving of the writers depend on the machine.
 // A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod bucket_plan;
 mod cluster;
 #[path = "../harness/mod.rs"]
 // Each test program uses a part of the harness.

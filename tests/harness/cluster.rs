@@ -1,10 +1,13 @@
-//! Clusters of several nodes on one bucket, a folder, with addresses of their own.
+//! Clusters of several nodes on one bucket, with addresses of their own. The bucket is a folder, or
+//! one behind an S3 server with a proxy before each node.
 //!
 //! Each cluster of a test program has a network of loopback addresses for its peers, so that a node
 //! that starts again finds its address free. No client connects from these addresses.
 
+use super::bucket_proxy::BucketProxy;
 use super::http::Http;
-use super::server::{Server, command, spawn, wait_for};
+use super::s3::{BUCKET, SECRET_KEY, VersityServer};
+use super::server::{Server, command, firn, spawn, wait_for};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,6 +32,13 @@ const PEER_PORT: u16 = 9190;
 /// a minute.
 const BALANCE_DEADLINE: Duration = Duration::from_secs(90);
 
+/// The object `cluster/format` of clusters in an S3 server, with a hash that all processors have.
+const FORMAT_TEXT: &str = r#"{"version": 1, "cluster": "", "seed": "0123456789abcdef0123456789abcdef",
+    "hash": "nh", "partitions": 1, "window": 4, "engine": "bucket", "min_version": "0.1.0"}"#;
+
+/// The prefix of all objects in a bucket of S3.
+const PREFIX: &str = "prod";
+
 /// The number of clusters of this process.
 static CLUSTERS: AtomicU32 = AtomicU32::new(0);
 
@@ -36,13 +46,33 @@ static CLUSTERS: AtomicU32 = AtomicU32::new(0);
 /// the test of the store by the first process of a cluster takes a thousand requests.
 static FORMAT: OnceLock<Value> = OnceLock::new();
 
+/// An S3 server, and the proxy of each node.
+pub struct ProxiedStore {
+    server: VersityServer,
+    /// The proxies by the index of their node.
+    pub proxies: Vec<BucketProxy>,
+}
+
+impl ProxiedStore {
+    /// Starts a server and the proxies before it. Returns `None`, and prints the reason, if the
+    /// server is not installed.
+    pub fn start(seed: u64) -> Option<Self> {
+        let server = VersityServer::start()?;
+        let proxy = |n| BucketProxy::start(&server.address, SECRET_KEY, seed ^ n);
+        let proxies = (0..NODES.len() as u64).map(proxy).collect();
+        Some(Self { server, proxies })
+    }
+}
+
 /// A bucket, and the configs and data folders of its nodes.
 pub struct TestCluster {
     folder: TempDir,
+    /// The store of the bucket, unless it is a folder.
+    store: Option<ProxiedStore>,
     /// The number of the cluster in this process.
     number: u32,
     /// The address of its first peer. The next peers have the next addresses.
-    network: String,
+    pub network: String,
     /// More keys of `firn.cluster`.
     keys: String,
     /// Flags of all nodes.
@@ -53,6 +83,11 @@ impl TestCluster {
     /// Creates a cluster without processes. `keys` are keys of `firn.cluster` of all nodes, in the
     /// form `key: value, key: value`; `flags` are flags of `firn serve`.
     pub fn new(keys: &str, flags: &[&str]) -> Self {
+        Self::with_store(None, keys, flags)
+    }
+
+    /// Creates a cluster whose bucket is in `store`, or a folder.
+    pub fn with_store(store: Option<ProxiedStore>, keys: &str, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("secret"), SECRET).unwrap();
         let process = std::process::id();
@@ -60,6 +95,7 @@ impl TestCluster {
         let (high, low) = (64 + process % 128, process / 128 % 256);
         Self {
             folder,
+            store,
             number,
             network: format!("127.{high}.{low}.{}", number % 31 * 8 + 1),
             keys: keys.to_owned(),
@@ -67,9 +103,46 @@ impl TestCluster {
         }
     }
 
-    /// Returns the folder of the bucket.
+    /// Returns the folder of the bucket, in which the objects are files.
     pub fn bucket(&self) -> PathBuf {
-        self.folder.path().join("bucket")
+        match &self.store {
+            Some(store) => store.server.buckets().join(BUCKET).join(PREFIX),
+            None => self.folder.path().join("bucket"),
+        }
+    }
+
+    /// Returns the proxies of the nodes, by their index.
+    pub fn proxies(&self) -> &[BucketProxy] {
+        self.store.as_ref().map_or(&[], |store| &store.proxies)
+    }
+
+    /// Returns the keys of `firn.cluster` for the bucket of the node with this index. A process
+    /// that is no node has the proxy of one.
+    fn bucket_keys(&self, index: usize) -> Vec<(&'static str, String)> {
+        match &self.store {
+            Some(store) => {
+                let proxy = &store.proxies[index % NODES.len()];
+                store.server.cluster_keys(PREFIX, &proxy.address).into()
+            }
+            None => vec![("bucket", format!("\"file://{}\"", self.bucket().display()))],
+        }
+    }
+
+    /// Audits the bucket, without a proxy. Returns the output of the command if it finds anything.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut command = firn();
+        command.args(["cluster", "audit"]);
+        match &self.store {
+            Some(store) => {
+                store.server.apply(&mut command);
+                command.arg(format!("s3://{BUCKET}/{PREFIX}"));
+            }
+            None => drop(command.arg(format!("file://{}", self.bucket().display()))),
+        }
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        output.status.success().then_some(()).ok_or(text)
     }
 
     /// Returns a path in the folder of the cluster that no node uses.
@@ -93,14 +166,15 @@ impl TestCluster {
     pub fn node_keys(&self, node: &str, index: usize) -> Vec<(&'static str, String)> {
         let peers: Vec<String> = (0..NODES.len()).map(|n| self.peer_address(n)).collect();
         let secret = self.folder.path().join("secret");
-        vec![
+        let mut keys = self.bucket_keys(index);
+        keys.extend([
             ("node", node.to_owned()),
             ("listen", format!("\"{}\"", self.peer_address(index))),
-            ("bucket", format!("\"file://{}\"", self.bucket().display())),
             ("peers", format!("[\"{}\"]", peers.join("\", \""))),
             ("secret_file", format!("\"{}\"", secret.display())),
             ("partitions", PARTITIONS.to_string()),
-        ]
+        ]);
+        keys
     }
 
     /// Returns the command line of a process named `file` in the folder of the cluster, with these
@@ -135,12 +209,17 @@ impl TestCluster {
         server
     }
 
-    /// Creates the cluster in the bucket if an earlier one can be copied.
-    fn create_format(&self) {
-        if let Some(format) = FORMAT.get() {
-            let mut format = format.clone();
+    /// Creates the cluster in the bucket without a test of the store: in an S3 server, which takes
+    /// a quarter of a minute to pass, or if an earlier cluster can be copied.
+    pub fn create_format(&self) {
+        let known = match &self.store {
+            Some(_) => Some(serde_json::from_str(FORMAT_TEXT).unwrap()),
+            None => FORMAT.get().cloned(),
+        };
+        if let Some(mut format) = known {
             let (process, number) = (std::process::id(), self.number);
             format["cluster"] = format!("{process:016x}{number:016x}").into();
+            format["partitions"] = PARTITIONS.into();
             std::fs::create_dir_all(self.bucket().join("cluster")).unwrap();
             std::fs::write(self.format_path(), format!("{format:#}\n")).unwrap();
         }
@@ -162,8 +241,10 @@ impl TestCluster {
                 NODES.iter().all(|node| status.led_by(node).len() == share)
             })
         });
-        let format = std::fs::read(self.format_path()).unwrap();
-        FORMAT.get_or_init(|| serde_json::from_slice(&format).unwrap());
+        if self.store.is_none() {
+            let format = std::fs::read(self.format_path()).unwrap();
+            FORMAT.get_or_init(|| serde_json::from_slice(&format).unwrap());
+        }
         servers
     }
 }

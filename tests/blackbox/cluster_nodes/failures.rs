@@ -1,95 +1,18 @@
 //! Nodes that are killed, stopped and suspended under a load: nothing that was acknowledged is
 //! lost, and no answer is incomplete.
 
-use super::{FAST, LIFECYCLE, SERIES, SpreadSeries, result_count};
+use super::loaded_nodes::{FAILOVER_MAX, LoadedNodes};
+use super::{SERIES, SpreadSeries, result_count};
 use crate::harness::cluster::{ClusterView, TestCluster, wait_led, wait_within};
 use crate::harness::http::Http;
 use crate::harness::ledger::check_everywhere;
-use crate::harness::load::{ClusterLoad, LoadOptions, LoadParts};
-use crate::harness::server::{Server, wait_for};
+use crate::harness::server::wait_for;
 use rustix::process::Signal;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The longest time until writes to the partitions of a killed node are accepted again.
-const FAILOVER_MAX: Duration = Duration::from_secs(15);
 
 /// The longest time until writes to the partitions of a stopped node are accepted again. It is
 /// about a second on an idle machine.
 const HAND_OFF_MAX: Duration = Duration::from_secs(5);
-
-/// Requests that must be acknowledged before a fault, and after it.
-const WRITES: u64 = 40;
-
-const WRITERS: usize = 3;
-
-/// Three nodes under a load.
-struct LoadedNodes {
-    cluster: TestCluster,
-    servers: Vec<Option<Server>>,
-    parts: Arc<LoadParts>,
-    load: ClusterLoad,
-}
-
-impl LoadedNodes {
-    fn start() -> Self {
-        let cluster = TestCluster::new(FAST, &[LIFECYCLE]);
-        let servers: Vec<_> = cluster.start_all().into_iter().map(Some).collect();
-        let parts = LoadParts::new(WRITERS);
-        for (index, server) in servers.iter().flatten().enumerate() {
-            parts.doors.open(index, &server.address);
-        }
-        let load = ClusterLoad::start(&parts, LoadOptions::default());
-        let nodes = Self {
-            cluster,
-            servers,
-            parts,
-            load,
-        };
-        nodes.await_writes();
-        nodes
-    }
-
-    /// Waits until a number of further writes is acknowledged.
-    fn await_writes(&self) {
-        let target = self.parts.counts.write_count() + WRITES;
-        wait_within("writes", 2 * FAILOVER_MAX, || {
-            self.parts.counts.write_count() >= target
-        });
-    }
-
-    fn node(&self, index: usize) -> &Server {
-        self.servers[index].as_ref().expect("a running node")
-    }
-
-    /// Removes a node and its address for clients.
-    fn take(&mut self, index: usize) -> Server {
-        self.parts.doors.close(index);
-        self.servers[index].take().expect("a running node")
-    }
-
-    /// Starts a node that was removed, with an empty data folder.
-    fn restart_empty(&mut self, index: usize) {
-        let data = self.cluster.data(["a", "b", "c"][index]);
-        std::fs::remove_dir_all(data).unwrap();
-        let server = self.cluster.start(index);
-        self.parts.doors.open(index, &server.address);
-        self.servers[index] = Some(server);
-    }
-
-    /// Ends the load and compares the answers of all running nodes.
-    fn finish(self, ack_max: Duration) {
-        self.load.stop();
-        let running: Vec<&Server> = self.servers.iter().flatten().collect();
-        check_everywhere(&running, &self.parts.ledgers, 0, &self.parts.findings);
-        let counts = &self.parts.counts;
-        println!("{} samples acked; {counts}", self.parts.acked_count());
-        self.parts.findings.assert_none(&counts.to_string());
-        assert!(counts.slowest_ack() <= ack_max, "{counts}");
-        let reads = counts.reads.load(std::sync::atomic::Ordering::Relaxed);
-        assert!(reads >= WRITES, "{counts}");
-    }
-}
 
 #[test]
 fn killed_node_loses_nothing_and_leads_again_with_an_empty_folder() {
