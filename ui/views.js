@@ -187,6 +187,7 @@ async function cluster() {
     "Last commit"];
   return [
     element("p", {}, seenBy, ...draining, " ", element("a", { href: "api/v1/status/cluster" }, "as JSON")),
+    ...trouble(status.fault),
     section(`Nodes (${alive} of ${nodes.length} answer)`, table(memberHeads, nodes.map((node) => memberRow(status, node)))),
     section(
       `Partitions (${led} of ${partitions.length} have a leader)`,

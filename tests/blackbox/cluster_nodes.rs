@@ -1,5 +1,6 @@
 //! Three nodes on one bucket, a folder: requests at any of them, drains and the status.
 
+mod deletions;
 mod failures;
 mod intruders;
 mod loaded_nodes;

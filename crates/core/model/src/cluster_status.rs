@@ -21,6 +21,8 @@ pub struct ClusterStatus {
     pub version: String,
     /// True if this node hands off its partitions and takes over no others.
     pub is_draining: bool,
+    /// Fault of the bucket that concerns all partitions, if there is one.
+    pub fault: Option<String>,
     /// The partitions, sorted by number. Empty before the node has joined.
     pub partitions: Vec<PartitionStatus>,
     /// The members, sorted by name, this node included.

@@ -57,6 +57,7 @@ fn status(is_draining: bool) -> ClusterStatus {
         node: "a".to_owned(),
         version: "0.1.0".to_owned(),
         is_draining,
+        fault: Some("no format".to_owned()),
         partitions: vec![led, unowned],
         nodes: vec![
             member("a", MemberState::Alive, None),
@@ -111,6 +112,7 @@ async fn node_that_is_starting_reports_nodes_and_partitions() {
     assert!(time.unwrap().as_i64().unwrap() > 0);
     let want = serde_json::json!({ "status": "success", "data": {
         "enabled": true, "cluster": "0f", "node": "a", "version": "0.1.0", "draining": false,
+        "fault": "no format",
         "nodes": [
             { "name": "a", "address": "10.0.0.1:9190", "version": "0.1.0", "state": "alive",
               "partitionsLed": 1 },

@@ -26,7 +26,7 @@ mod strong_select;
 #[cfg(test)]
 mod tests;
 
-pub use join::{JoinError, JoinOptions, join_cluster, read_format};
+pub use join::{JoinError, JoinOptions, join_cluster, read_format, restore_format};
 pub use metrics::TakeoverMetrics;
 pub use strong_select::StrongSelect;
 

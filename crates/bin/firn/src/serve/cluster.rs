@@ -7,13 +7,12 @@
 
 pub mod peers;
 mod status;
+mod store_watch;
 
 use super::error::ServeError;
 use super::opened_data::{OpenedData, join_stores};
 use crate::process::host;
-use firn_bucket::{
-    AwsEnvironment, Bucket, BucketMetrics, CheckOptions, ObjectStoreBucket, StoreVerdict, canary,
-};
+use firn_bucket::{AwsEnvironment, Bucket, BucketMetrics, ObjectStoreBucket};
 use firn_cluster::cluster_format::ClusterFormat;
 use firn_cluster::ids::PartitionId;
 use firn_cluster::node::{
@@ -31,15 +30,13 @@ use peers::PeerMembership;
 use status::ClusterStatusSource;
 use std::sync::Arc;
 use std::time::Duration;
+use store_watch::StoreWatch;
 use tokio::runtime::Handle;
 use tokio::task::{JoinSet, spawn_blocking};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 /// Pause between two attempts to join while the bucket does not answer.
 const JOIN_PAUSE: Duration = Duration::from_secs(2);
-
-/// Interval of the test whether the store honors the condition of creations.
-const CANARY_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Data time of one block before merges, in milliseconds. It is shorter than that of a server with
 /// a local log, because a takeover replays all samples after the newest block.
@@ -211,40 +208,17 @@ impl ClusterMember {
         }
     }
 
-    /// Tests the store now and every hour, until the returned set is dropped. The partitions of
-    /// `node` accept no write after a failed test.
+    /// Tests the store now and at intervals, until the returned set is dropped. The partitions of
+    /// `node` accept no write if it does not honor the condition of creations.
     pub fn watch_store(&self, node: &Arc<ClusterNode>, env: &Env) -> JoinSet<()> {
-        let (bucket, node, env) = (self.bucket.clone(), node.clone(), env.clone());
-        let metrics = self.metrics.clone();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut interval = tokio::time::interval(CANARY_INTERVAL);
-            loop {
-                interval.tick().await;
-                let (bucket, env) = (bucket.clone(), env.clone());
-                let test = move || {
-                    let options = CheckOptions::new(env.rng.next_u64());
-                    canary(&*bucket, &env.clock, &options)
-                };
-                let Ok(report) = spawn_blocking(test).await else {
-                    continue;
-                };
-                match report.verdict {
-                    StoreVerdict::Accepted => {}
-                    StoreVerdict::Unfinished(e) => warn!(error = %e, "cannot test the bucket"),
-                    StoreVerdict::Refused(reason) => {
-                        error!(
-                            reason,
-                            "the store cannot carry the log: writes are rejected"
-                        );
-                        metrics.set_refused();
-                        node.stop_writes(&format!("the store cannot carry the log: {reason}"));
-                        return;
-                    }
-                }
-            }
-        });
-        tasks
+        let watch = StoreWatch {
+            bucket: self.bucket.clone(),
+            metrics: self.metrics.clone(),
+            status: self.status.clone(),
+            node: node.clone(),
+            env: env.clone(),
+        };
+        watch.start()
     }
 }
 

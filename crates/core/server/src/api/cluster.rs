@@ -49,6 +49,8 @@ struct ClusterDocument {
     version: String,
     draining: bool,
     time: TimestampMs,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<String>,
     nodes: Vec<MemberDocument>,
     partitions: Vec<PartitionDocument>,
 }
@@ -98,6 +100,7 @@ impl ClusterDocument {
             version: status.version,
             draining: status.is_draining,
             time,
+            fault: status.fault,
             nodes: status.nodes.into_iter().map(MemberDocument::from).collect(),
             partitions: partitions.map(PartitionDocument::from).collect(),
         }

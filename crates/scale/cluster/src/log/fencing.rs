@@ -240,7 +240,11 @@ impl Fencing {
         }
         // A writer has no segment there while one before it is missing.
         let end = walk.next.plus(options.window());
-        if listed.back().is_some_and(|entry| entry.sequence >= end) {
+        let is_hole = listed.back().is_some_and(|entry| entry.sequence >= end);
+        // The COMMIT of a checkpoint is not before the segment at which replays begin.
+        let from = self.start.replay_from.sequence;
+        let is_emptied = walk.next == from && self.start.position > LogPosition(0);
+        if is_hole || is_emptied {
             self.doubt(walk.next, out);
             return;
         }

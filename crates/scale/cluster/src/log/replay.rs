@@ -3,7 +3,8 @@
 //! Up to [`READS_MAX`] segments are read at once and delivered in order. Invariants: delivered
 //! frames have ascending positions; keys that a walk passes over are not delivered; the replay ends
 //! at the FENCE and never looks behind it. A segment that is missing, or that an earlier writer has
-//! created again, shows that a later leader has trimmed the log: the checkpoint is read again.
+//! created again, shows that a later leader has trimmed the log: the checkpoint is read again. A
+//! replay that ends before the COMMIT of its checkpoint shows that segments were deleted.
 
 use super::action::{DeliveredFrame, LogAction, LogLoss, LogRequest, Outbox, StepDownReason};
 use super::event::{CheckpointHead, LogReply, Lookup};
@@ -38,6 +39,8 @@ pub(super) struct Replaying {
     horizon: Horizon,
     /// True if the last segment is a HANDOFF.
     is_handed_off: bool,
+    /// True if the records of a segment were lost, so that their positions are unknown.
+    has_lost_segment: bool,
 }
 
 /// The input of a leadership.
@@ -90,6 +93,7 @@ impl Replaying {
             arrived: BTreeMap::new(),
             horizon: Horizon::begin(&begin.start),
             is_handed_off: false,
+            has_lost_segment: false,
         };
         let step = replaying.advance(options, out);
         (replaying, step)
@@ -130,7 +134,7 @@ impl Replaying {
                 let is_next = self.walk.is_next_epoch(&self.fence.header)
                     || options.has(LogFlaw::ProbesEndAgain)
                     || options.has(LogFlaw::OmitsEpoch);
-                if !is_next {
+                if !is_next || !self.reaches_checkpoint(options) {
                     return self.doubt();
                 }
                 return ReplayStep::Lead(Box::new(self.lead()));
@@ -157,6 +161,18 @@ impl Replaying {
             return self.walk.next >= end.plus(options.window());
         }
         self.walk.next == end || self.walk.next > end && options.has(LogFlaw::KeepsStaleFence)
+    }
+
+    /// Returns whether the replay read the COMMIT of the checkpoint. Without it, new records would
+    /// get positions that blocks contain.
+    fn reaches_checkpoint(&mut self, options: &LogCoreOptions) -> bool {
+        let is_behind = self.next > self.start.position || options.has(LogFlaw::KeepsStaleFence);
+        if !is_behind && self.has_lost_segment {
+            // It may be among the lost records.
+            self.next = self.start.position.next();
+            return true;
+        }
+        is_behind || self.start.position == LogPosition(0)
     }
 
     fn request(&mut self, options: &LogCoreOptions, out: &mut Outbox) {
@@ -202,6 +218,7 @@ impl Replaying {
             Lookup::Unreadable(SegmentError::Damaged { bytes }) if bytes > HEADER_BYTES => {
                 // DATA, since all other kinds are bare.
                 out.push(LogAction::ReportLoss(LogLoss::Segment { sequence, bytes }));
+                self.has_lost_segment = true;
                 self.walk.pass();
                 return Ok(());
             }

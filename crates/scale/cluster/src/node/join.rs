@@ -4,8 +4,8 @@ use crate::cluster_format::{ClusterFormat, ClusterFormatError, LogEngine};
 use crate::ids::ClusterId;
 use crate::object_name::ObjectName;
 use firn_bucket::{
-    BlockingBucket, Bucket, BucketError, BucketFailure, CheckOptions, Creation, ObjectKey,
-    StoreVerdict, check_store,
+    BlockingBucket, Bucket, BucketError, BucketFailure, CheckOptions, Creation, KeyPrefix,
+    ListRequest, ObjectKey, StoreVerdict, check_store,
 };
 use firn_model::env::Env;
 use firn_model::fingerprint::{FingerprintSeed, HashKind};
@@ -35,6 +35,12 @@ pub enum JoinError {
     /// The store does not keep its promises: a cluster on it would lose data.
     #[error("cluster bucket: the store cannot carry a log: {0}")]
     Store(String),
+    /// There is no `cluster/format`, but another object of a cluster.
+    #[error(
+        "cluster bucket: cluster/format is missing, but there is {0}: restore it from a version or \
+         a replica of the bucket, or use another prefix"
+    )]
+    FormatMissing(ObjectKey),
     /// `cluster/format` is damaged, or written by a newer version.
     #[error("{0}")]
     Format(#[from] ClusterFormatError),
@@ -91,7 +97,11 @@ pub fn join_cluster(
 ) -> Result<ClusterFormat, JoinError> {
     let format = match read_format(bucket)? {
         Some(format) => format,
-        None => create_format(bucket, env, options)?,
+        None => match find_object(bucket)? {
+            None => create_format(bucket, env, options)?,
+            // Another node may have created the cluster meanwhile.
+            Some(key) => read_format(bucket)?.ok_or(JoinError::FormatMissing(key))?,
+        },
     };
     if format.engine != LogEngine::Bucket {
         return Err(JoinError::Engine);
@@ -124,6 +134,31 @@ pub fn read_format(bucket: &dyn Bucket) -> Result<Option<ClusterFormat>, JoinErr
     let text = std::str::from_utf8(&bytes);
     let text = text.map_err(|e| ClusterFormatError::Syntax(e.to_string()))?;
     Ok(Some(ClusterFormat::decode(text)?))
+}
+
+/// Creates `cluster/format` of a running cluster again after another program deleted it. Returns
+/// false if it exists.
+pub fn restore_format(bucket: &dyn Bucket, format: &ClusterFormat) -> Result<bool, BucketError> {
+    let bytes = format.encode().into_bytes().into();
+    match BlockingBucket(bucket).put_new(&format_key(), bytes) {
+        Creation::Stored => Ok(true),
+        Creation::Exists => Ok(false),
+        Creation::Ambiguous(error) | Creation::Refused(error) => Err(error),
+    }
+}
+
+/// Returns the key of a segment, a checkpoint or a file of a block, if there is any.
+fn find_object(bucket: &dyn Bucket) -> Result<Option<ObjectKey>, BucketError> {
+    for prefix in ["log/", "state/", "blk/"] {
+        let request = ListRequest::all(KeyPrefix::new(prefix)?);
+        let page = BlockingBucket(bucket).list(&request)?;
+        let mut keys = page.objects.into_iter().map(|object| object.key);
+        let found = keys.find(|key| key.as_str().parse::<ObjectName>().is_ok());
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 fn create_format(

@@ -1,5 +1,6 @@
 //! Nodes on a simulated bucket: joins, restored samples, takeovers and outages.
 
+mod deletions;
 mod simulation;
 
 pub(crate) use simulation::NodeSimulation;
@@ -63,8 +64,17 @@ impl World {
         join_cluster(bucket, &sim::sim_env(7).env, options)
     }
 
-    /// Starts a node with an empty disk.
+    /// Starts a node with an empty disk, which leads all partitions.
     fn start(&self, seed: u64) -> ClusterNode {
+        let node = self.create(seed);
+        node.lead_all().unwrap();
+        // A new leader waits for the lease of its predecessor.
+        self.advance(&node, 300);
+        node
+    }
+
+    /// Creates a node with an empty disk, which leads nothing.
+    fn create(&self, seed: u64) -> ClusterNode {
         let sim: SimEnv = sim::sim_env(seed);
         let bucket = self.bucket();
         let options = JoinOptions {
@@ -89,11 +99,7 @@ impl World {
             page_segment_bytes: 4 << 10,
             ..StoreOptions::new(format!("/data/{partition}"))
         };
-        let node = ClusterNode::new(bucket, sim.env, format, options, folder).unwrap();
-        node.lead_all().unwrap();
-        // A new leader waits for the lease of its predecessor.
-        self.advance(&node, 300);
-        node
+        ClusterNode::new(bucket, sim.env, format, options, folder).unwrap()
     }
 
     fn advance(&self, node: &ClusterNode, ms: u64) {

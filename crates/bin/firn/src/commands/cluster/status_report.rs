@@ -19,7 +19,8 @@ const HOUR_MS: i64 = 3_600_000;
 pub(super) struct StatusReport {
     /// Tables of nodes and partitions, and a line for each fault. Without a line break at the end.
     pub(super) text: String,
-    /// True if all partitions have a leader and no fault, and all nodes answer.
+    /// True if the bucket and all partitions have no fault, all partitions have a leader, and all
+    /// nodes answer.
     pub(super) is_sound: bool,
 }
 
@@ -149,6 +150,9 @@ fn partition_table(data: &Value) -> String {
 /// Returns a line for each reason why the cluster is not sound.
 fn find_faults(data: &Value) -> Vec<String> {
     let mut faults = Vec::new();
+    if data["fault"].is_string() {
+        faults.push(text_of(&data["fault"]));
+    }
     for node in items(&data["nodes"]) {
         if node["state"] == "silent" {
             let (name, address) = (text_of(&node["name"]), text_of(&node["address"]));
@@ -242,7 +246,7 @@ mod tests {
     fn report_shows_nodes_partitions_and_faults() {
         let data = json!({
             "enabled": true, "cluster": "0f", "node": "a", "version": "0.1.0", "draining": true,
-            "time": 10_000_000,
+            "time": 10_000_000, "fault": "no format",
             "nodes": [
                 { "name": "a", "address": "h:1", "version": "0.1.0", "state": "draining",
                   "partitionsLed": 1 },
@@ -270,6 +274,7 @@ PARTITION  LEADER  STATE    EPOCH  RECORDS  SERIES  LOG    BLOCKS END  COMMIT
 0          a       leading  3      42       7       12MiB  2h30m ago   10s ago
 1          -       unowned  0      0        -       -      -           -
 
+no format
 node b (h:2) does not answer, last seen: 3m10s ago
 partition 0: the bucket
 partition 1 has no leader";

@@ -11,10 +11,11 @@ use firn_model::cluster_status::{
 };
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::log::DurableLog;
+use firn_model::log::{DurableLog, LogHealth};
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
+use firn_model::sync::lock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -25,6 +26,8 @@ pub(super) struct ClusterStatusSource {
     clock: Arc<dyn Clock>,
     node: OnceLock<Arc<ClusterNode>>,
     membership: OnceLock<Arc<Membership>>,
+    /// Fault of the bucket that concerns all partitions.
+    fault: Mutex<Option<String>>,
 }
 
 impl ClusterStatusSource {
@@ -35,7 +38,13 @@ impl ClusterStatusSource {
             clock,
             node: OnceLock::new(),
             membership: OnceLock::new(),
+            fault: Mutex::default(),
         }
+    }
+
+    /// Sets or removes the fault of the bucket.
+    pub(super) fn set_fault(&self, fault: Option<String>) {
+        *lock(&self.fault) = fault;
     }
 
     /// Returns the name of this node.
@@ -72,6 +81,7 @@ impl ClusterStatusSource {
             node: self.name.clone(),
             version: VERSION.to_owned(),
             is_draining: false,
+            fault: lock(&self.fault).clone(),
             partitions: Vec::new(),
             nodes: Vec::new(),
         };
@@ -174,7 +184,10 @@ fn add_store(node: &ClusterNode, status: &mut PartitionStatus) {
     status.cut_ms = store.cut_ms();
     status.last_commit_ms = log.last_commit_ms();
     status.log_bytes = Some(log.pressure().kept_bytes);
-    status.fault = log.fault().or(status.fault.take());
+    status.fault = match log.health() {
+        LogHealth::Sound | LogHealth::NoRoom(_) => None,
+        LogHealth::Failing(reason) | LogHealth::Poisoned(reason) => Some(reason),
+    };
 }
 
 fn claim_status(claim: &PartitionReport, state: PartitionPhase, node: &str) -> PartitionStatus {

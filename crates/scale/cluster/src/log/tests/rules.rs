@@ -181,6 +181,29 @@ fn trim_deletes_data_before_the_unit_that_blocks_do_not_contain() {
 }
 
 #[test]
+fn log_without_the_segments_that_a_checkpoint_needs_ends_the_takeover() {
+    let units = "take 1; at 101; large 1 | unit 2 | large 3 | unit 4 | at 111";
+    let trimmed = format!("{units}; commit 5 4 | at 121; saved 5; drop 3 | drop 4");
+    let gap = "is missing or does not follow the one before it";
+    // Replays begin at segment 5, the COMMIT is in segment 6.
+    check(
+        &format!("{trimmed} | drop 5 | drop 6 | take 2"),
+        &format!("down: segment 5 {gap}"),
+    );
+    check(
+        &format!("{trimmed} | drop 6 | take 2"),
+        &format!("fence 6:0 | replay 5 | 4=4 | down: segment 6 {gap}"),
+    );
+    // The positions of lost records are not used again.
+    let lost = "segment { sequence: segmentsequence(6), bytes: ";
+    let mut diary = Diary::new(100);
+    diary.run(&format!("{trimmed} | header 6").replace("; ", " | "));
+    let text = diary.run("take 2");
+    assert!(text.contains(lost), "{text}");
+    assert!(text.ends_with("| lead 2 from 6"), "{text}");
+}
+
+#[test]
 fn damage_costs_records_and_an_unknown_version_ends_the_takeover() {
     let log = "take 1; at 101; large 7 | large 8";
     let replay = "fence 5:0 | replay 0";
