@@ -280,7 +280,7 @@ fn measure_live(
 
 /// Kills the node that leads most partitions, and returns the seconds until another node accepts a
 /// write to all partitions. Then the node starts again.
-fn measure_takeover(nodes: &mut BenchNodes, round: usize) -> Result<f64, String> {
+fn measure_takeover(nodes: &mut BenchNodes<'_>, round: usize) -> Result<f64, String> {
     let (victim, survivor) = nodes.choose_victim()?;
     let connection = PushConnection::new(&survivor);
     nodes.kill(victim)?;

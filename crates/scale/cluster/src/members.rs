@@ -35,6 +35,10 @@ pub const EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
 /// The silence after which a member is dead: neither this node nor a peer of it has heard from it.
 pub const DEAD_AFTER: Duration = Duration::from_secs(3);
 
+/// The silence after which a member is dead if no process listens at its address: more than two
+/// intervals of reports, so that a report under way arrives before.
+const REFUSED_DEAD_AFTER: Duration = Duration::from_millis(1_200);
+
 /// The silence after which a later process with the name of a member replaces it: more than two
 /// intervals of reports. A live member keeps its partitions until the later process ends.
 const REPLACED_AFTER: Duration = Duration::from_millis(1_200);

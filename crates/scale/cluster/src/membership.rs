@@ -235,7 +235,13 @@ impl Membership {
                 }
             }
             // A peer that does not answer is a member that is not alive.
-            Err(error) => tracing::debug!(address, %error, "no report from a peer"),
+            Err(error) => {
+                drop(admission);
+                if let PeerFailure::Refused(_) = error {
+                    lock(&self.table).note_refusal(self.now(), address);
+                }
+                tracing::debug!(address, %error, "no report from a peer");
+            }
         }
     }
 

@@ -39,6 +39,7 @@ use firn_model::tenant::TenantId;
 use http::uri::PathAndQuery;
 use read_stream::{ReadLimits, ReadStream};
 use selection::PeerSelection;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -410,7 +411,10 @@ impl PeerClient {
     fn status_failure(&self, status: &Status) -> PeerFailure {
         let mut text = format!("peer {}: {}", self.address(), status.message());
         let mut source = std::error::Error::source(status);
+        let mut is_refused = false;
         while let Some(reason) = source {
+            let kind = reason.downcast_ref::<io::Error>().map(io::Error::kind);
+            is_refused |= kind == Some(io::ErrorKind::ConnectionRefused);
             let reason_text = reason.to_string();
             if !text.ends_with(&reason_text) {
                 text.push_str(": ");
@@ -424,6 +428,7 @@ impl PeerClient {
         match status.code() {
             Code::FailedPrecondition | Code::Unimplemented => PeerFailure::Rejected(text),
             Code::OutOfRange => PeerFailure::Failed(Error::new(ErrorKind::Limited, text)),
+            _ if is_refused => PeerFailure::Refused(text),
             _ => PeerFailure::Unavailable(text),
         }
     }

@@ -26,6 +26,10 @@ pub enum PeerFailure {
     /// may succeed. The outcome of an append is unknown; a repeated append stores its samples once.
     #[error("{0}")]
     Unavailable(String),
+    /// No process listens at the address of the peer: its process has ended. Otherwise like
+    /// [`PeerFailure::Unavailable`], which it becomes on the wire.
+    #[error("{0}")]
+    Refused(String),
     /// The peer has another secret, cluster, partition count or version. No repetition succeeds.
     #[error("{0}")]
     Rejected(String),
@@ -91,7 +95,7 @@ pub fn encode_failure(failure: &PeerFailure, into: &mut Vec<u8>) {
                 push_prefixed(leader.as_bytes(), into);
             });
         }
-        PeerFailure::Unavailable(text) => {
+        PeerFailure::Unavailable(text) | PeerFailure::Refused(text) => {
             into.push(UNAVAILABLE);
             push_prefixed(text.as_bytes(), into);
         }

@@ -1,7 +1,9 @@
 //! The table of members, updated by reports.
 
 use super::report::{NodeReport, PartitionReport, PartitionStage, SeenMember};
-use super::{CONFLICT_AFTER, DEAD_AFTER, LOST_PAUSE, LOST_PAUSE_MAX, REPLACED_AFTER};
+use super::{
+    CONFLICT_AFTER, DEAD_AFTER, LOST_PAUSE, LOST_PAUSE_MAX, REFUSED_DEAD_AFTER, REPLACED_AFTER,
+};
 use crate::ids::PartitionId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -112,6 +114,17 @@ impl MemberTable {
     pub fn note_answer(&mut self, address: &str) {
         if let Some(unheard) = &mut self.unheard {
             unheard.remove(address);
+        }
+    }
+
+    /// Notes that no process listens at `address`. The members with the address that have been
+    /// silent for [`REFUSED_DEAD_AFTER`] are dead, until a newer report of them arrives.
+    pub fn note_refusal(&mut self, now: Duration, address: &str) {
+        for member in self.members.values_mut() {
+            let silence = now.saturating_sub(member.heard);
+            if member.report.address == address && silence >= REFUSED_DEAD_AFTER {
+                member.heard = member.heard.min(now.saturating_sub(DEAD_AFTER));
+            }
         }
     }
 

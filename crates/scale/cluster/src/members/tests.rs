@@ -344,6 +344,29 @@ fn dead_member_becomes_silent_while_others_relay_its_last_report() {
 }
 
 #[test]
+fn member_whose_address_refuses_connections_is_dead_until_it_reports_again() {
+    let at = Duration::from_millis;
+    let mut table = table_of("a", 1);
+    let other = table_of("b", 2);
+    let address = other.own().address.clone();
+    table
+        .add_report(at(11_000), other.own_report(at(11_000), Vec::new()))
+        .unwrap();
+    let is_live = |table: &MemberTable, now| !table.live_members(at(now)).is_empty();
+    // A report may be under way, and another address is of no interest.
+    table.note_refusal(at(12_100), &address);
+    table.note_refusal(at(12_500), "elsewhere:1");
+    assert!(is_live(&table, 12_500) && table.take_dead(at(12_500)).is_empty());
+    table.note_refusal(at(12_500), &address);
+    assert!(!is_live(&table, 12_500));
+    assert_eq!(table.take_dead(at(12_500)).len(), 1);
+    table
+        .add_report(at(12_600), other.own_report(at(12_600), Vec::new()))
+        .unwrap();
+    assert!(is_live(&table, 12_600));
+}
+
+#[test]
 fn partition_whose_chosen_member_does_not_try_goes_to_the_next_one() {
     let mut cluster = SimCluster::new(2);
     cluster.run(5);

@@ -110,18 +110,22 @@ fn requests_to_a_dead_server_are_unavailable_until_it_starts_again() {
         } else {
             server.stop();
         }
+        // A request on a connection that ends is unavailable; later ones cannot connect.
+        let mut is_refused = false;
         for _ in 0..4 {
             let query = Query::default();
             let selected = client.select(&scope(), query.request()).err();
             for failure in [exchange(&client).err(), selected] {
+                is_refused = matches!(failure, Some(PeerFailure::Refused(_)));
                 match failure {
-                    Some(PeerFailure::Unavailable(text)) => {
+                    Some(PeerFailure::Unavailable(text) | PeerFailure::Refused(text)) => {
                         assert!(text.contains(client.address()), "{text}");
                     }
                     other => panic!("{other:?}"),
                 }
             }
         }
+        assert!(is_refused, "no process listens");
         server = TestServer::start_at(client.address(), &options(), service());
         // Both connections are made again by the next request.
         check_works(&client);
