@@ -25,7 +25,7 @@ use crate::frames::requests::{
 };
 use crate::options::PeerOptions;
 use crate::service::ReadConsistency;
-use crate::tls::PeerTlsFiles;
+use crate::tls::RenewedPeerTls;
 use bytes::Bytes;
 use firn_model::budget::Budget;
 use firn_model::cancel::CancelToken;
@@ -127,7 +127,7 @@ impl PeerClient {
     /// [`PeerFailure::Rejected`] if the address or a certificate is invalid.
     pub fn new(address: &str, options: &PeerOptions, runtime: Handle) -> Result<Self, PeerFailure> {
         let invalid = |text: String| PeerFailure::Rejected(format!("peer {address:?}: {text}"));
-        let tls = options.security.tls.as_ref().map(PeerTlsFiles::open);
+        let tls = options.security.tls.as_ref().map(RenewedPeerTls::open);
         let tls = tls.transpose().map_err(invalid)?;
         let connector = PeerConnector::new(address, tls).map_err(PeerFailure::Rejected)?;
         let endpoint = Endpoint::from_shared(format!("http://{address}"));

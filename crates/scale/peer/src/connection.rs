@@ -7,7 +7,7 @@
 //! Limits: [`CONNECTIONS_MAX`] connections of a server, whose handshakes end within
 //! [`HANDSHAKE_TIMEOUT`]. Invariant: a connection that fails does not end the listener.
 
-use crate::tls::PeerTlsFiles;
+use crate::tls::RenewedPeerTls;
 use firn_x509::handshake::certificate_reason;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -99,14 +99,14 @@ pub(crate) struct PeerConnector {
 
 #[derive(Clone)]
 struct PeerConnectorTls {
-    files: Arc<PeerTlsFiles>,
+    files: Arc<RenewedPeerTls>,
     name: ServerName<'static>,
 }
 
 impl PeerConnector {
     /// Creates a connector to `host:port`. Fails with a text if the host cannot be in a
     /// certificate.
-    pub(crate) fn new(address: &str, tls: Option<Arc<PeerTlsFiles>>) -> Result<Self, String> {
+    pub(crate) fn new(address: &str, tls: Option<Arc<RenewedPeerTls>>) -> Result<Self, String> {
         let tls = match tls {
             None => None,
             Some(files) => {
@@ -166,7 +166,7 @@ impl Service<http::Uri> for PeerConnector {
 /// Accepts connections until `accepted` is closed, and sends them to it after their handshakes.
 pub(crate) async fn accept_connections(
     listener: TcpListener,
-    tls: Option<Arc<PeerTlsFiles>>,
+    tls: Option<Arc<RenewedPeerTls>>,
     accepted: mpsc::Sender<io::Result<PeerConnection>>,
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -195,7 +195,7 @@ pub(crate) async fn accept_connections(
 
 async fn shake_hands(
     stream: TcpStream,
-    tls: Option<Arc<PeerTlsFiles>>,
+    tls: Option<Arc<RenewedPeerTls>>,
     place: OwnedSemaphorePermit,
     accepted: mpsc::Sender<io::Result<PeerConnection>>,
 ) {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: no secret is printed. Reading files is left to the callers.
 
-use crate::tls::PeerTlsFiles;
+use crate::tls::RenewedPeerTls;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -95,6 +95,6 @@ pub struct PeerTls {
 impl PeerTls {
     /// Reads the files and checks that they fit together. The error is a text for the user.
     pub fn check(&self) -> Result<(), String> {
-        PeerTlsFiles::open(self).map(drop)
+        RenewedPeerTls::open(self).map(drop)
     }
 }

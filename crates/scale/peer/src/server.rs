@@ -24,7 +24,7 @@ use crate::credentials::{FRAME_BYTES_HEADER, PeerCredentials};
 use crate::failure::encode_answer;
 use crate::options::PeerOptions;
 use crate::service::PeerService;
-use crate::tls::PeerTlsFiles;
+use crate::tls::RenewedPeerTls;
 use append::IdleBatches;
 use bytes::Bytes;
 use firn_model::budget::{Budget, Reservation};
@@ -94,7 +94,7 @@ pub async fn serve_peers(
              certificates are required"
         )));
     }
-    let tls = options.security.tls.as_ref().map(PeerTlsFiles::open);
+    let tls = options.security.tls.as_ref().map(RenewedPeerTls::open);
     let tls = tls.transpose().map_err(invalid)?;
     let (stopping, mut is_stopping) = watch::channel(false);
     let state = PeerServerState {

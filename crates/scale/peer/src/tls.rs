@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The files of a node, and the configurations that were built from their last usable contents.
-pub(crate) struct PeerTlsFiles {
+pub(crate) struct RenewedPeerTls {
     paths: PeerTls,
     loaded: Mutex<LoadedPeerTls>,
 }
@@ -44,7 +44,7 @@ struct PeerTlsContents {
     ca: Vec<u8>,
 }
 
-impl PeerTlsFiles {
+impl RenewedPeerTls {
     /// Reads the files. Errors are texts for the user.
     pub(crate) fn open(paths: &PeerTls) -> Result<Arc<Self>, String> {
         let loaded = LoadedPeerTls::build(PeerTlsContents::read(paths)?)?;
