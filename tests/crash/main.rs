@@ -8,7 +8,8 @@
 //! request without an answer may be stored or not, but must be unaltered. A second test lets hours
 //! of data time pass, with late samples, so that blocks are cut, flushed and merged meanwhile. A
 //! third one truncates the WAL of a stopped server and expects that the checker reports the loss.
-//! A fourth one fails the nodes of a cluster, a fifth one also its S3 server.
+//! A fourth one fails the nodes of a cluster, a fifth one also its S3 server. Two
+//! more move the clock of a node, and cut links between nodes.
 //!
 //! `FIRN_CRASH_ROUNDS` sets the rounds (40, 30, and 5 or 3 of a cluster), `FIRN_SEED` repeats the
 //! choices of a run, `FIRN_CRASH_BUCKET=s3` keeps the bucket of the fourth test in an S3 server.
@@ -17,13 +18,16 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bucket_plan;
+mod clock_steps;
 mod cluster;
 #[path = "../harness/mod.rs"]
 // Each test program uses a part of the harness.
 #[allow(dead_code)]
 mod harness;
 mod journal;
+mod one_way_links;
 mod shifted_clock;
+mod test_network;
 mod writer;
 
 use harness::choices::Choices;
