@@ -200,8 +200,10 @@ fn drained_node_leads_nothing_and_goes_on_to_answer() {
     for node in NODES {
         assert!(text.contains(&format!("\n{node}  ")), "{text}");
     }
-    let (code, text) = run_command(&["drain", &urls[1]]);
+    let (code, text) = run_command(&["drain", &urls[1], "--wait"]);
     assert_eq!(code, Some(0), "{text}");
+    let own = ClusterView::read(&servers[1].http());
+    assert_eq!(own.led_by("b"), [0; 0], "the command waited");
     let all: Vec<&Server> = servers.iter().collect();
     wait_led(&all, &["a", "c"]);
     let view = ClusterView::read(&servers[0].http());
