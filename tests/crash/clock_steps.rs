@@ -5,8 +5,8 @@ use super::cluster::{FailingNodes, ROUND_MAX};
 use crate::harness::cluster::wait_within;
 use crate::harness::load::{ClusterLoad, LoadOptions};
 
-/// The steps in seconds. Before a step back, clients leave the node: it rejects samples of what is
-/// its future.
+/// The steps in seconds. Before a step back, clients leave the node, because it then rejects their
+/// samples as too far in the future.
 const STEPS: [i64; 4] = [3_600, 0, -3_600, 0];
 
 /// Writes that must be acknowledged after each step.

@@ -136,7 +136,7 @@ impl BucketProxy {
         spawn(move || {
             for stream in listener.incoming().flatten() {
                 let parts = parts.clone();
-                // An error ends the connection, which is what a client sees of it.
+                // An error closes the connection; the client gets no other notice.
                 spawn(move || parts.serve(stream).unwrap_or_default());
             }
         });

@@ -23,7 +23,7 @@ const NOTICED_MAX: Duration = Duration::from_secs(30);
 /// The longest time until a process ends whose store is refused.
 const REFUSED_MAX: Duration = Duration::from_secs(60);
 
-/// The kinds of outages, of which short runs have the first ones.
+/// The kinds of outages. Short runs use the first ones.
 const OUTAGES: [BucketFault; 4] = [
     BucketFault::Gone,
     BucketFault::QuotaExceeded,

@@ -1,4 +1,4 @@
-//! The outcome of an append: what was stored, and the samples and exemplars that were rejected.
+//! The outcome of an append: the number of stored samples, and the rejected samples and exemplars.
 
 use crate::labels::Labels;
 use crate::sample::TimestampMs;

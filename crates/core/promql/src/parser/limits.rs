@@ -49,7 +49,7 @@ impl<'a> TreeLimits<'a> {
         room.map_err(|e| ParseStop::Limited(e.message))
     }
 
-    /// Updates the height after a node was built on trees of which the highest has `height`, and
+    /// Updates the height after a node was built on subtrees with a maximum height of `height`, and
     /// reserves memory for the node.
     pub(super) fn update_height(&mut self, height: u32, span: PositionRange) -> Parsed<()> {
         self.height = height + 1;

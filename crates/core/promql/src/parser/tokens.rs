@@ -19,7 +19,7 @@ pub(super) struct PromqlTokenReader<'a> {
 }
 
 impl<'a> PromqlTokenReader<'a> {
-    /// Returns the tokens of `text`, of which none is consumed.
+    /// Creates a reader at the first token of `text`.
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             lexer: PromqlLexer::new(text),

@@ -1,4 +1,4 @@
-//! What the heads of a process use together, so that several stores share one limit.
+//! The total number of series and bytes in the heads of several stores that share one limit.
 //!
 //! Each store records its own use when it creates series and at each tick. Invariant: the totals
 //! are the sums of the last records of all open stores. A store that closes subtracts its own.

@@ -1,4 +1,4 @@
-//! The segment files of the log: their names, their entries, and what a restart finds of them.
+//! The segment files of the log: their names, their entries, and their recovery at a restart.
 
 use super::format::{BodyLogEntry, BodyLogFrame, HEADER_BYTES, header, read_frame};
 use bytes::Bytes;

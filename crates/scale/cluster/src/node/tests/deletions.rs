@@ -1,5 +1,5 @@
-//! Objects that another program deleted, for example by a lifecycle rule: a node names them, and
-//! neither skips them in silence nor writes to what is left.
+//! Objects that another program deleted, for example by a lifecycle rule: the node reports the
+//! first missing object, and does not append to a log with missing objects.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn cluster_whose_format_was_deleted_is_not_created_again_by_a_start() {
     assert!(text.contains("cluster/format is missing"), "{text}");
     assert!(text.contains("log/0/00000000000000000001"), "{text}");
     assert_eq!(world.store.keys(), before, "objects were added");
-    // A node that runs knows the content.
+    // A running node has the content in memory.
     assert_eq!(restore_format(&bucket, &format), Ok(true));
     assert_eq!(restore_format(&bucket, &format), Ok(false));
     assert_eq!(world.join(&bucket, 3, "0.1.0").unwrap(), format);

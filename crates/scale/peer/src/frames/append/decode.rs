@@ -125,7 +125,7 @@ fn read_print(bytes: &[u8; 16]) -> Fingerprint {
     }
 }
 
-/// The columns of a frame, of which values, exemplars and keys are still in its bytes.
+/// The columns of a frame. Values and exemplars borrow from its bytes.
 struct AppendColumns<'a> {
     float_counts: Vec<u32>,
     pub(super) times: Vec<i64>,
