@@ -253,8 +253,8 @@ const STATUS: &[ApiRoute] = &[
         "/status/cluster",
         state(ServerEndpoint::Status),
         |m| plain(m, cluster::cluster),
-        "Returns the nodes and partitions of the cluster as this node sees them. Works during the \
-         start.",
+        "Returns the nodes and partitions of the cluster as this node sees them, and its `fault`, \
+         if any. Works during the start.",
     ),
     ApiRoute::new(
         "/status/discards",
