@@ -17,6 +17,24 @@ pub fn bytes_beside(order: &[usize]) -> usize {
     }
 }
 
+/// Returns the bytes that [`sort_list_checked`] allocates in addition to the list.
+pub fn list_sort_bytes<T>(list: &[T]) -> usize {
+    list.len() * (2 * size_of::<usize>() + size_of::<Option<T>>())
+}
+
+/// Sorts `list` by `compare`. Returns the first error of `check`; the list is then unchanged.
+pub fn sort_list_checked<T, E>(
+    list: &mut Vec<T>,
+    check: impl Fn() -> Result<(), E>,
+    compare: impl Fn(&T, &T) -> Ordering,
+) -> Result<(), E> {
+    let mut order: Vec<usize> = (0..list.len()).collect();
+    sort_checked(&mut order, check, |a, b| compare(&list[a], &list[b]))?;
+    let mut places: Vec<Option<T>> = list.drain(..).map(Some).collect();
+    list.extend(order.into_iter().filter_map(|place| places[place].take()));
+    Ok(())
+}
+
 /// Sorts the indexes in `order` by `compare`. Returns the first error of `check`; the order is then
 /// unspecified.
 pub fn sort_checked<E>(
@@ -83,6 +101,9 @@ mod tests {
         let mut want: Vec<usize> = (0..count).collect();
         want.sort_by_key(|i| keys(*i));
         assert!(order == want, "{count}");
+        let mut list: Vec<usize> = (0..count).collect();
+        sort_list_checked(&mut list, go_on, |a, b| keys(*a).cmp(&keys(*b))).unwrap();
+        assert!(list == want, "{count}");
     }
 
     #[test]

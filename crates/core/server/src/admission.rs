@@ -1,7 +1,8 @@
 //! Admission control: limits, memory budgets, and the queue in front of query threads.
 //!
 //! ```text
-//! question -> queue (fair between clients) -> place -> active-query record -> thread
+//! question -> run, in the registry -> queue (fair between clients) -> place
+//!          -> active-query record -> thread
 //! ```
 //!
 //! Invariant: the module is independent of HTTP. A refusal is a value, which `http::failure`
@@ -13,3 +14,5 @@ pub(crate) mod limits;
 pub(crate) mod queries;
 pub(crate) mod question;
 pub(crate) mod queue;
+pub(crate) mod registry;
+pub(crate) mod run;

@@ -13,12 +13,13 @@ use crate::admission::budgets::RequestBudgets;
 use crate::admission::limits::ServerLimits;
 use crate::admission::queries::{QueryAbortReason, QueryRunner};
 use crate::admission::question::RequestedQuery;
+use crate::admission::registry::QueryRegistry;
+use crate::admission::run::{QueryAllowance, QueryRun};
 use crate::http::failure::{ApiFailure, FailureCause};
 use crate::metrics::ServerMetrics;
 use crate::notices::{Notice, Notices};
 use crate::parts::{AppParts, Backend};
 use axum::http::HeaderMap;
-use firn_model::cancel::CancelToken;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
 use firn_model::tenant::TenantId;
@@ -44,6 +45,8 @@ pub struct ServerAppState {
     /// Authentication, authorization and rate limit of requests.
     pub(crate) access: AccessGate,
     queries: QueryRunner,
+    /// All queries that wait, run or are being answered.
+    pub(crate) registry: Arc<QueryRegistry>,
     /// Permits for concurrent decoding of writes on blocking threads.
     pub(crate) write_slots: Arc<Semaphore>,
     /// Conditions that need the operator's attention.
@@ -82,12 +85,8 @@ impl ServerApp {
         Self(Arc::new(ServerAppState {
             budgets: RequestBudgets::new(&parts.memory, limits),
             access: AccessGate::new(&parts.env),
-            queries: QueryRunner::new(
-                limits,
-                metrics.clone(),
-                parts.env.clock.clone(),
-                parts.watch_memory.clone(),
-            ),
+            queries: QueryRunner::new(limits, metrics.clone(), parts.watch_memory.clone()),
+            registry: Arc::new(QueryRegistry::new(parts.env.clock.clone())),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
             notices: Notices::new(parts.env.clock.clone()),
             listener_slots: Arc::new(Semaphore::new(limits.notice_listeners_max)),
@@ -204,16 +203,25 @@ impl ServerAppState {
         TenantId::new(id).map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
     }
 
-    /// Runs `job`, which answers `question`, in the query queue; see [`QueryRunner::run`].
+    /// Registers a query, which starts now, with a memory budget of its own.
+    pub(crate) fn begin_query(&self, question: RequestedQuery) -> Arc<QueryRun> {
+        let allowance = QueryAllowance {
+            budget: self.budgets.query(),
+            samples_max: u64::MAX,
+        };
+        self.registry.begin(question, allowance)
+    }
+
+    /// Runs `job`, which answers the query of `run`, in the query queue; see [`QueryRunner::run`].
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
-        question: RequestedQuery,
+        run: Arc<QueryRun>,
         deadline: Instant,
-        job: impl FnOnce(&CancelToken) -> Result<T, ApiFailure> + Send + 'static,
+        job: impl FnOnce(&Arc<QueryRun>) -> Result<T, ApiFailure> + Send + 'static,
     ) -> Result<T, ApiFailure> {
         let active = self.backend.get().map(|backend| backend.active.clone());
         let active = active.unwrap_or_else(ActiveQueries::none);
-        self.queries.run(active, question, deadline, job).await?
+        self.queries.run(active, run, deadline, job).await?
     }
 
     /// Runs a job like [`ServerAppState::compute`], for queries that do not belong to a request. An
@@ -221,10 +229,10 @@ impl ServerAppState {
     pub(crate) async fn run_queued<T: Send + 'static>(
         &self,
         active: ActiveQueries,
-        question: RequestedQuery,
+        run: Arc<QueryRun>,
         deadline: Instant,
-        job: impl FnOnce(&CancelToken) -> T + Send + 'static,
+        job: impl FnOnce(&Arc<QueryRun>) -> T + Send + 'static,
     ) -> Result<T, QueryAbortReason> {
-        self.queries.run(active, question, deadline, job).await
+        self.queries.run(active, run, deadline, job).await
     }
 }

@@ -3,12 +3,13 @@
 //!
 //! Invariant: the memory of query results stays reserved until the evaluation ends.
 
+use crate::admission::run::QueryRun;
 use crate::engine::QueryEngine;
 use crate::query_log::{LoggedQuery, QueryLog, QueryOrigin};
 use crate::query_stats::QueryTimings;
-use crate::timed::TimedStore;
 use crate::traced::trace_store;
-use firn_model::budget::{Budget, Reservation};
+use crate::watched::WatchedStore;
+use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
@@ -42,8 +43,8 @@ pub(crate) struct QuerySession<'a> {
     pub(crate) env: Env,
     pub(crate) tenant: &'a TenantId,
     pub(crate) options: Options,
-    pub(crate) budget: Budget,
-    pub(crate) cancel: &'a CancelToken,
+    /// The query under which the whole evaluation is listed.
+    pub(crate) run: &'a Arc<QueryRun>,
     /// Memory of the results, reserved until the evaluation ends.
     pub(crate) held: Vec<Reservation>,
 }
@@ -65,14 +66,14 @@ impl QuerySession<'_> {
         let begun = clock.monotonic();
         let mut span = SpanContext::begin_child_of(self.span.as_ref(), "promqlEval");
         let store = trace_store(self.store.clone(), span.context().as_ref());
-        let store = TimedStore::new(&*store, clock.clone());
+        let store = WatchedStore::new(store, self.run, clock.clone());
         let failed = Mutex::default();
         let context = QueryContext {
             store: &store,
             tenant: self.tenant,
             compute: &*self.env.compute,
-            budget: &self.budget,
-            cancel: self.cancel,
+            budget: self.run.budget(),
+            cancel: self.run.cancel(),
             failed_counts: Some(&failed),
         };
         let answer = query(&*self.engine, &context, time, &self.options);
@@ -118,6 +119,6 @@ impl RuleQuerier for QuerySession<'_> {
     }
 
     fn cancel(&self) -> &CancelToken {
-        self.cancel
+        self.run.cancel()
     }
 }

@@ -48,9 +48,9 @@ mod query_stats;
 pub mod reflector;
 mod routes;
 pub mod rules;
-mod timed;
 pub mod tls;
 mod traced;
+mod watched;
 
 use http::connection::ConnectionContext;
 

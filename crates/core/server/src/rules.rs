@@ -7,11 +7,11 @@
 use crate::admission::queries::QueryAbortReason;
 use crate::admission::question::RequestedQuery;
 use crate::admission::queue::QueueClient;
+use crate::admission::run::QueryRun;
 use crate::app::ServerApp;
 use crate::asking::QuerySession;
 use crate::parts::RuleGroupName;
 use crate::query_log::QueryOrigin;
-use firn_model::cancel::CancelToken;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
@@ -24,6 +24,7 @@ use firn_model::trace::{SpanContext, SpanKind, TraceSpan};
 use firn_promql::EvalTime;
 use firn_rules::alerts::AlertStateSample;
 use firn_rules::rule::RuleQuerier;
+use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Handler name of rule queries in the file of active queries.
@@ -90,7 +91,6 @@ impl ServerApp {
             .backend()
             .map_err(|_| later("the store is not ready"))?;
         let options = self.parts.query.options(self.parts.query_log.is_on());
-        let budget = self.budgets.query();
         let tenant = question.tenant.clone();
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
         let mut span = self.start_span(question);
@@ -102,7 +102,7 @@ impl ServerApp {
             .is_on()
             .then(|| (log, QueryOrigin::Rule(question.group.clone())));
         let asked_at = env.clock.monotonic();
-        let job = move |cancel: &CancelToken| {
+        let job = move |run: &Arc<QueryRun>| {
             let mut asking = QuerySession {
                 log,
                 span: context,
@@ -114,8 +114,7 @@ impl ServerApp {
                 env,
                 tenant: &tenant,
                 options,
-                budget,
-                cancel,
+                run,
                 held: Vec::new(),
             };
             work(&mut asking)
@@ -125,20 +124,22 @@ impl ServerApp {
             HANDLER,
             question.tenant.clone(),
             QueueClient::Rules,
+            format!("rule group {}", question.group.name),
             std::iter::once(question.expression.as_str()),
             Some(time.into()),
         );
         let deadline = Instant::now() + self.limits().query_timeout;
-        let outcome = self.run_queued(backend.active.clone(), asked, deadline, job);
+        let run = self.begin_query(asked);
+        let outcome = self.run_queued(backend.active.clone(), run, deadline, job);
         outcome.await.map_err(|e| {
             span.set_error(e);
             match e {
                 QueryAbortReason::Waiting | QueryAbortReason::Refused(_) => {
                     RuleQueryError::Later(e.to_string())
                 }
-                QueryAbortReason::Running | QueryAbortReason::Panicked => {
-                    RuleQueryError::Failed(e.to_string())
-                }
+                QueryAbortReason::Running
+                | QueryAbortReason::Ended
+                | QueryAbortReason::Panicked => RuleQueryError::Failed(e.to_string()),
             }
         })
     }
@@ -167,8 +168,8 @@ fn kept_since(
         matchers,
         range,
         newest_only: true,
-        cancel: asking.cancel,
-        budget: &asking.budget,
+        cancel: asking.run.cancel(),
+        budget: asking.run.budget(),
         series: &SeriesLimit::unlimited(),
         span: None,
     })?;

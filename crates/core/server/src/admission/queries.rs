@@ -1,13 +1,12 @@
-//! Runs queries: waits in the queue, records the active query, runs it on a blocking thread and
-//! enforces its deadline.
+//! Runs queries: waits in the queue, records the active query, runs it on a blocking thread, and
+//! enforces its deadline and its end by an administrator.
 
 use super::active::{ActiveQueries, ActiveQueryGuard, ActiveQueryRecord};
 use super::limits::ServerLimits;
-use super::question::RequestedQuery;
-use super::queue::{FairQueue, QueueFull};
+use super::queue::{FairQueue, QueryPermit, QueueFull};
+use super::run::{ENDED, QueryPhase, QueryRun};
 use crate::metrics::ServerMetrics;
-use firn_model::cancel::{CancelReason, CancelToken};
-use firn_model::env::Clock;
+use firn_model::cancel::CancelReason;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +29,9 @@ pub(crate) enum QueryAbortReason {
     /// The queue was full.
     #[error(transparent)]
     Refused(#[from] QueueFull),
+    /// An administrator ended the query.
+    #[error("{ENDED}")]
+    Ended,
     /// The query panicked; details are in the log.
     #[error("the query failed: see the log")]
     Panicked,
@@ -41,18 +43,17 @@ pub(crate) enum QueryAbortReason {
 pub(crate) struct QueryRunner {
     queue: FairQueue,
     metrics: Arc<ServerMetrics>,
-    clock: Arc<dyn Clock>,
     /// Returns freed memory to the system when memory is short. May block.
     watch_memory: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Cancels the query when the future of its request is dropped, because the client disconnected or
 /// the deadline passed.
-struct CancelOnDrop(CancelToken);
+struct CancelOnDrop(Arc<QueryRun>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.cancel(CancelReason::Canceled);
+        self.0.cancel().cancel(CancelReason::Canceled);
     }
 }
 
@@ -61,64 +62,78 @@ impl QueryRunner {
     pub(crate) fn new(
         limits: &ServerLimits,
         metrics: Arc<ServerMetrics>,
-        clock: Arc<dyn Clock>,
         watch_memory: Arc<dyn Fn() + Send + Sync>,
     ) -> Self {
         Self {
             queue: FairQueue::new(limits.queries_max, limits.queries_waiting_max),
             metrics,
-            clock,
             watch_memory,
         }
     }
 
-    /// Runs `job`, which answers `question`, on a blocking thread when its client has its turn.
-    /// Gives up at `deadline`, or when the caller drops the future. An abandoned job keeps its
-    /// place until it notices the cancellation. The query is recorded in `active` while it runs.
+    /// Runs `job`, which answers the query of `run`, on a blocking thread when its client has its
+    /// turn. Gives up at `deadline`, when the query is ended, or when the caller drops the future.
+    /// An abandoned job keeps its place until it notices the cancellation. The query is recorded in
+    /// `active` while it runs.
     ///
     /// Compute threads only run the parts into which a query splits. A thread that waits for a part
     /// executes other work meanwhile, which must not be another complete query.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         active: ActiveQueries,
-        question: RequestedQuery,
+        run: Arc<QueryRun>,
         deadline: Instant,
-        job: impl FnOnce(&CancelToken) -> T + Send + 'static,
+        job: impl FnOnce(&Arc<QueryRun>) -> T + Send + 'static,
     ) -> Result<T, QueryAbortReason> {
-        let waiting = self.metrics.queries_waiting.enter();
-        let place = timeout_at(deadline, self.queue.enter(question.client.clone())).await;
-        drop(waiting);
-        let place = place.map_err(|_| QueryAbortReason::Waiting)?;
-        let place = place.inspect_err(|_| self.metrics.queries_refused.inc())?;
-        let cancel = CancelOnDrop(CancelToken::new());
-        let flag = cancel.0.clone();
-        let queries = self.clone();
-        let question = Arc::new(question);
-        let asked = question.clone();
+        let place = self.wait_for_place(&run, deadline).await?;
+        let cancel = CancelOnDrop(run.clone());
+        let (metrics, started) = (self.metrics.clone(), run.clone());
         let running = spawn_blocking(move || {
-            let running = queries.metrics.queries_running.enter();
-            let entry = queries.write_down(&active, place.number(), &asked);
-            let outcome = job(&flag);
+            let running = metrics.queries_running.enter();
+            started.set_phase(QueryPhase::Evaluate);
+            let entry = write_down(&active, place.number(), &started);
+            let outcome = job(&started);
             drop((running, entry, place));
             outcome
         });
-        match timeout_at(deadline, self.watch_memory(running)).await {
+        let outcome = tokio::select! {
+            biased;
+            () = run.ended() => return Err(QueryAbortReason::Ended),
+            outcome = timeout_at(deadline, self.watch_memory(running)) => outcome,
+        };
+        match outcome {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(_)) => {
                 self.metrics.panics.inc();
                 tracing::error!(
-                    expression = question.expression,
-                    handler = question.handler,
-                    tenant = question.tenant.as_str(),
+                    expression = run.question.expression,
+                    handler = run.question.handler,
+                    tenant = run.question.tenant.as_str(),
                     "query panicked"
                 );
                 Err(QueryAbortReason::Panicked)
             }
             Err(_) => {
-                cancel.0.cancel(CancelReason::Timeout);
+                cancel.0.cancel().cancel(CancelReason::Timeout);
                 Err(QueryAbortReason::Running)
             }
         }
+    }
+
+    async fn wait_for_place(
+        &self,
+        run: &QueryRun,
+        deadline: Instant,
+    ) -> Result<QueryPermit, QueryAbortReason> {
+        let _waiting = self.metrics.queries_waiting.enter();
+        let place = self.queue.enter(run.question.line.clone());
+        let place = tokio::select! {
+            biased;
+            () = run.ended() => return Err(QueryAbortReason::Ended),
+            place = timeout_at(deadline, place) => place,
+        };
+        let place = place.map_err(|_| QueryAbortReason::Waiting)?;
+        Ok(place.inspect_err(|_| self.metrics.queries_refused.inc())?)
     }
 
     /// Waits for a query and checks memory periodically. The check runs on a blocking thread,
@@ -138,22 +153,18 @@ impl QueryRunner {
             }
         }
     }
+}
 
-    /// Records that a query runs in `place`, until the entry is dropped.
-    fn write_down(
-        &self,
-        active: &ActiveQueries,
-        place: usize,
-        question: &RequestedQuery,
-    ) -> Option<ActiveQueryGuard> {
-        let record = ActiveQueryRecord {
-            handler: question.handler,
-            tenant: question.tenant.as_str(),
-            started: self.clock.now_ms(),
-            range: question.range,
-            expression: &question.expression,
-            expression_bytes: question.expression_bytes,
-        };
-        active.enter(place, &record)
-    }
+/// Records that a query runs in `place`, until the entry is dropped.
+fn write_down(active: &ActiveQueries, place: usize, run: &QueryRun) -> Option<ActiveQueryGuard> {
+    let question = &run.question;
+    let record = ActiveQueryRecord {
+        handler: question.handler,
+        tenant: question.tenant.as_str(),
+        started: run.started,
+        range: question.range,
+        expression: &question.expression,
+        expression_bytes: question.expression_bytes,
+    };
+    active.enter(place, &record)
 }

@@ -1,4 +1,4 @@
-//! Description of a request for the queue and the file of active queries.
+//! Description of a query for the queue, the registry and the file of active queries.
 
 use super::active::SLOT_BYTES;
 use super::queue::QueueClient;
@@ -14,7 +14,12 @@ pub(crate) struct RequestedQuery {
     /// Name of the endpoint, as in metrics.
     pub(crate) handler: &'static str,
     pub(crate) tenant: TenantId,
-    pub(crate) client: QueueClient,
+    /// Line of the queue in which the query waits.
+    pub(crate) line: QueueClient,
+    /// Who started the query: the address of a client, or a rule group.
+    pub(crate) client: String,
+    /// Value of the parameter `query_id`.
+    pub(crate) query_id: Option<String>,
     /// Evaluation range; `None` if the request has none or covers all times.
     pub(crate) range: Option<ActiveQueryRange>,
     /// Query, or selectors separated by commas, truncated to the size of a record.
@@ -24,11 +29,12 @@ pub(crate) struct RequestedQuery {
 }
 
 impl RequestedQuery {
-    /// Creates the description of a request with the query or selectors `texts`.
+    /// Creates the description of a query with the text or selectors `texts`, without a `query_id`.
     pub(crate) fn new<'a>(
         handler: &'static str,
         tenant: TenantId,
-        client: QueueClient,
+        line: QueueClient,
+        client: String,
         texts: impl Iterator<Item = &'a str>,
         range: Option<ActiveQueryRange>,
     ) -> Self {
@@ -44,7 +50,9 @@ impl RequestedQuery {
         Self {
             handler,
             tenant,
+            line,
             client,
+            query_id: None,
             range,
             expression,
             expression_bytes,
@@ -73,8 +81,9 @@ mod tests {
     #[test]
     fn question_names_every_selector_and_keeps_what_fits() {
         let ask = |texts: &[&str]| {
-            let (tenant, client) = (TenantId::anonymous(), QueueClient::from_address(None));
-            RequestedQuery::new("series", tenant, client, texts.iter().copied(), None)
+            let (tenant, line) = (TenantId::anonymous(), QueueClient::from_address(None));
+            let texts = texts.iter().copied();
+            RequestedQuery::new("series", tenant, line, String::new(), texts, None)
         };
         let question = ask(&["up", "down"]);
         assert_eq!(question.expression, "up, down");

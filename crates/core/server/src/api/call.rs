@@ -6,10 +6,11 @@ use super::origin;
 use crate::access::RestrictedStore;
 use crate::admission::question::{ActiveQueryRange, RequestedQuery};
 use crate::admission::queue::QueueClient;
+use crate::admission::run::{QueryPhase, QueryRun};
 use crate::app::{BackendNotReady, ServerApp};
 use crate::http::failure::ApiFailure;
 use crate::http::measured::measure;
-use crate::http::produce::{ResponseEncoding, ResponseProducer, respond};
+use crate::http::produce::{ResponseEncoding, ResponseProducer, respond_of_query};
 use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
 use crate::query_log::QueryOrigin;
@@ -19,12 +20,11 @@ use axum::extract::{OriginalUri, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::access::AccessGrant;
-use firn_model::cancel::CancelToken;
 use firn_model::store::Select;
 use firn_model::tenant::TenantId;
 use firn_model::trace::{SpanContext, TraceParent};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 /// The header by which a client of a cluster chooses between the reads of `consistent`.
@@ -43,7 +43,11 @@ pub(crate) struct ApiCall {
     /// Path of the URL as received, without decoding.
     pub(crate) path: String,
     endpoint: ServerEndpoint,
-    client: QueueClient,
+    line: QueueClient,
+    /// Address of the client, after the name of its credentials if it has any.
+    client: String,
+    /// The query that answers the request, set when it enters the queue.
+    run: OnceLock<Arc<QueryRun>>,
     origin: QueryOrigin,
     encoding: ResponseEncoding,
     /// Span of the request, if it is traced.
@@ -62,7 +66,8 @@ impl ApiCall {
         let tenant = app.tenant(request.headers())?;
         let span = request.extensions().get::<SpanContext>().cloned();
         let grant = request.extensions().get::<Arc<AccessGrant>>().cloned();
-        let client = client(app, &tenant, &request);
+        let line = line(app, &tenant, &request);
+        let client = client(&request, grant.as_deref());
         let origin = origin_of(&request);
         let encoding = ResponseEncoding::from_request(&request);
         let path = request.uri().path().to_owned();
@@ -73,7 +78,9 @@ impl ApiCall {
             backend: trace_backend(backend, span.as_ref()),
             span,
             endpoint,
+            line,
             client,
+            run: OnceLock::new(),
             tenant,
             origin,
             encoding,
@@ -86,11 +93,10 @@ impl ApiCall {
     /// Runs `job` in the query queue with the default query timeout; see [`ServerApp::compute`].
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&CancelToken) -> Result<T, ApiFailure> + Send + 'static,
+        job: impl FnOnce(&Arc<QueryRun>) -> Result<T, ApiFailure> + Send + 'static,
     ) -> Result<T, ApiFailure> {
         let deadline = Instant::now() + self.app.limits().query_timeout;
-        self.compute_over(None, deadline, |cancel, _| job(cancel))
-            .await
+        self.compute_over(None, deadline, |run, _| job(run)).await
     }
 
     /// Runs `job` in the query queue until `deadline`. `range` is recorded as its evaluation range.
@@ -103,11 +109,11 @@ impl ApiCall {
     ) -> Result<T, ApiFailure>
     where
         T: Send + 'static,
-        J: FnOnce(&CancelToken, Option<TraceParent>) -> Result<T, ApiFailure> + Send + 'static,
+        J: FnOnce(&Arc<QueryRun>, Option<TraceParent>) -> Result<T, ApiFailure> + Send + 'static,
     {
         let texts = EXPRESSIONS.iter().flat_map(|name| self.form.all(name));
-        let question = self.question(texts, range);
-        self.compute_traced(question, deadline, job).await
+        let run = self.begin_query(texts, range)?;
+        self.compute_traced(run, deadline, job).await
     }
 
     /// Runs `job` in the query queue until `deadline`. `texts` are recorded as its expression.
@@ -115,53 +121,62 @@ impl ApiCall {
         &self,
         texts: &[String],
         deadline: Instant,
-        job: impl FnOnce(&CancelToken) -> Result<T, ApiFailure> + Send + 'static,
+        job: impl FnOnce(&Arc<QueryRun>) -> Result<T, ApiFailure> + Send + 'static,
     ) -> Result<T, ApiFailure> {
-        let question = self.question(texts.iter().map(String::as_str), None);
-        self.compute_traced(question, deadline, |cancel, _| job(cancel))
-            .await
+        let run = self.begin_query(texts.iter().map(String::as_str), None)?;
+        self.compute_traced(run, deadline, |run, _| job(run)).await
     }
 
     /// Runs `job` in the query queue. If the request is traced, waiting and evaluation get separate
     /// spans with Prometheus's names.
     async fn compute_traced<T, J>(
         &self,
-        question: RequestedQuery,
+        run: Arc<QueryRun>,
         deadline: Instant,
         job: J,
     ) -> Result<T, ApiFailure>
     where
         T: Send + 'static,
-        J: FnOnce(&CancelToken, Option<TraceParent>) -> Result<T, ApiFailure> + Send + 'static,
+        J: FnOnce(&Arc<QueryRun>, Option<TraceParent>) -> Result<T, ApiFailure> + Send + 'static,
     {
         let Some(span) = self.span.clone() else {
-            let job = |cancel: &CancelToken| job(cancel, None);
-            return self.app.compute(question, deadline, job).await;
+            let job = |run: &Arc<QueryRun>| job(run, None);
+            return self.app.compute(run, deadline, job).await;
         };
         let queue = span.begin("promqlExecQueue");
         let asked = self.form.get("query").to_owned();
-        let job = move |cancel: &CancelToken| {
+        let job = move |run: &Arc<QueryRun>| {
             drop(queue);
             let mut work = span.begin("promqlEval");
             if !asked.is_empty() {
                 work.set_attribute("query", || asked);
             }
-            let outcome = job(cancel, work.parent());
+            let outcome = job(run, work.parent());
             if let Err(failure) = &outcome {
                 work.set_error(&failure.message);
             }
             outcome
         };
-        self.app.compute(question, deadline, job).await
+        self.app.compute(run, deadline, job).await
     }
 
-    fn question<'a>(
+    /// Registers the query that answers the request.
+    fn begin_query<'a>(
         &self,
         texts: impl Iterator<Item = &'a str>,
         range: Option<ActiveQueryRange>,
-    ) -> RequestedQuery {
-        let (tenant, client) = (self.tenant.clone(), self.client.clone());
-        RequestedQuery::new(self.endpoint.label(), tenant, client, texts, range)
+    ) -> Result<Arc<QueryRun>, ApiFailure> {
+        let (line, client) = (self.line.clone(), self.client.clone());
+        let handler = self.endpoint.label();
+        let question =
+            RequestedQuery::new(handler, self.tenant.clone(), line, client, texts, range);
+        let run = self.app.begin_query(RequestedQuery {
+            query_id: query_id(self.form.get("query_id"))?,
+            ..question
+        });
+        // A handler that looks several things up is listed with the first of them.
+        let _ = self.run.set(run.clone());
+        Ok(run)
     }
 
     /// Returns the trace context of the request; `None` if it is not traced.
@@ -193,15 +208,23 @@ impl ApiCall {
         Ok(different)
     }
 
-    /// Returns the compression that the client accepts for the response, which the handler passes
-    /// to `respond`.
-    pub(crate) fn encoding(&self) -> ResponseEncoding {
-        self.encoding
-    }
-
     /// Returns a 200 response with a JSON document, compressed as the client accepts.
     pub(crate) fn json(&self, document: impl ResponseProducer + 'static) -> Response {
-        respond(document, "application/json", self.encoding)
+        self.respond(document, "application/json")
+    }
+
+    /// Returns a 200 response with the output of `source`, compressed as the client accepts. The
+    /// query of the request ends with the response.
+    pub(crate) fn respond(
+        &self,
+        source: impl ResponseProducer + 'static,
+        content_type: &'static str,
+    ) -> Response {
+        let run = self.run.get().cloned();
+        if let Some(run) = &run {
+            run.set_phase(QueryPhase::Encode);
+        }
+        respond_of_query(source, content_type, self.encoding, run)
     }
 }
 
@@ -271,8 +294,34 @@ fn trace_backend(backend: Arc<Backend>, span: Option<&SpanContext>) -> Arc<Backe
     }
 }
 
-/// Returns the client in whose line the request waits: its tenant or its address.
-fn client(app: &ServerApp, tenant: &TenantId, request: &Request) -> QueueClient {
+/// Maximum length of the parameter `query_id` in bytes.
+const QUERY_ID_BYTES_MAX: usize = 128;
+
+/// Checks the parameter `query_id`, by which a client finds its query in the list of active ones.
+fn query_id(text: &str) -> Result<Option<String>, ApiFailure> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if text.len() > QUERY_ID_BYTES_MAX {
+        let why = format!("{} bytes, limit {QUERY_ID_BYTES_MAX}", text.len());
+        return Err(ApiFailure::parameter("query_id", why));
+    }
+    if !text.bytes().all(is_allowed) {
+        let why = format!("expected letters, digits, \"-\", \"_\", \".\" and \":\", got {text:?}");
+        return Err(ApiFailure::parameter("query_id", why));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+/// Returns the text that identifies the client in lists of queries.
+fn client(request: &Request, grant: Option<&AccessGrant>) -> String {
+    let address = peer(request).map_or(String::new(), |address| address.to_string());
+    match grant {
+        Some(grant) => format!("{} at {address}", grant.name),
+        None => address,
+    }
+}
+
+/// Returns the line in which the request waits: that of its tenant or of its address.
+fn line(app: &ServerApp, tenant: &TenantId, request: &Request) -> QueueClient {
     if app.parts.multitenancy {
         return QueueClient::Tenant(tenant.clone());
     }

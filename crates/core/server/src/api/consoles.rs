@@ -9,11 +9,12 @@
 //! are read before it enters the queue, up to a size limit.
 
 use super::call::{ApiCall, not_ready};
+use crate::admission::run::QueryRun;
 use crate::app::ServerApp;
 use crate::asking::QuerySession;
 use crate::files::{self, media, reason};
 use crate::http::failure::{ApiFailure, FailureCause};
-use crate::http::produce::{RenderedText, respond};
+use crate::http::produce::RenderedText;
 use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
 use axum::body::Body;
@@ -23,7 +24,6 @@ use axum::response::Response;
 use firn_gotemplate::{
     ConsoleRequest, TemplateError, TemplateLimits, console_name, expand_console,
 };
-use firn_model::cancel::CancelToken;
 use firn_model::error::ErrorKind;
 use firn_rules::rule::query_samples;
 use std::io;
@@ -103,7 +103,7 @@ async fn answer(
     let asked = [format!("{PREFIX}{path}")];
     let text = call.compute_asking(&asked, deadline, job).await?;
     let media = media::by_start(text.start());
-    let mut response = respond(text, "text/html", call.encoding());
+    let mut response = call.respond(text, "text/html");
     let media = HeaderValue::from_static(media);
     response.headers_mut().insert(header::CONTENT_TYPE, media);
     Ok(response)
@@ -168,18 +168,17 @@ fn job(
     call: &ApiCall,
     path: String,
     texts: ConsoleTemplates,
-) -> impl FnOnce(&CancelToken) -> Result<RenderedText, ApiFailure> + Send + 'static {
+) -> impl FnOnce(&Arc<QueryRun>) -> Result<RenderedText, ApiFailure> + Send + 'static {
     let (app, backend, tenant) = (call.app.clone(), call.backend.clone(), call.tenant.clone());
     let (origin, trace) = (call.origin(), call.trace());
     let params: Vec<_> = call.form.pairs().cloned().collect();
     let asked_at = app.parts.env.clock.monotonic();
-    move |cancel| {
+    move |run| {
         let limits = TemplateLimits {
-            cancel: cancel.clone(),
+            cancel: run.cancel().clone(),
             ..TemplateLimits::default()
         };
-        let budget = app.budgets.query();
-        let mut memory = budget.create_reservation();
+        let mut memory = run.budget().create_reservation();
         let needed = TREE_FACTOR * texts.bytes() + limits.output_bytes_max;
         memory.grow(needed).map_err(ApiFailure::execution)?;
         let clock = &app.parts.env.clock;
@@ -196,8 +195,7 @@ fn job(
             env: app.parts.env.clone(),
             tenant: &tenant,
             options: app.parts.query.options(log.is_on()),
-            budget,
-            cancel,
+            run,
             held: Vec::new(),
         };
         let console = ConsoleRequest {

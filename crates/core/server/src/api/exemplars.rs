@@ -5,12 +5,13 @@ use super::call::ApiCall;
 use super::times::{TIME_MAX, TIME_MIN};
 use crate::http::failure::ApiFailure;
 use crate::json::{FloatNotation, push_float, push_timestamp};
+use crate::watched::WatchedStore;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use firn_model::exemplar::{ExemplarResult, SeriesExemplarResult};
 use firn_model::sample::TimeRange;
-use firn_model::store::ExemplarRequest;
+use firn_model::store::{ExemplarRequest, Select};
 
 /// Memory of an exemplar in a response without its labels: the structure and an allocation, in
 /// bytes.
@@ -31,8 +32,9 @@ pub(crate) async fn query(call: ApiCall) -> Result<Response, ApiFailure> {
         call.backend.store.clone(),
         call.tenant.clone(),
     );
-    let found = call.compute(move |cancel| {
-        let budget = app.budgets.query();
+    let found = call.compute(move |run| {
+        let (budget, cancel) = (run.budget(), run.cancel());
+        let store = WatchedStore::new(store, run, app.parts.env.clock.clone());
         let (mut held, features) = (budget.create_reservation(), app.parts.query.features);
         let selectors = app.parts.engine.selectors(&text, features, &mut held);
         let sets = selectors.map_err(|e| ApiFailure::from_parser(e, None))?;
@@ -40,14 +42,14 @@ pub(crate) async fn query(call: ApiCall) -> Result<Response, ApiFailure> {
             return Ok(None);
         }
         for matcher in sets.iter().flatten() {
-            matcher.bind(&budget, cancel);
+            matcher.bind(budget, cancel);
         }
         let request = ExemplarRequest {
             tenant: &tenant,
             sets: &sets,
             range: TimeRange::new(min, max),
             cancel,
-            budget: &budget,
+            budget,
         };
         let found = store.exemplars(request).map_err(ApiFailure::execution)?;
         let losses = store.loss_warnings(&tenant, request.range);

@@ -4,9 +4,10 @@
 use super::call::{ApiCall, not_ready};
 use crate::app::ServerApp;
 use crate::http::failure::ApiFailure;
-use crate::http::produce::{RenderedText, respond};
+use crate::http::produce::RenderedText;
 use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
+use crate::watched::WatchedStore;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
@@ -16,9 +17,10 @@ use firn_model::columns::SeriesBatch;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
+use firn_model::order::{list_sort_bytes, sort_list_checked};
 use firn_model::sample::{TimeRange, is_stale};
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::{SelectRequest, Selection};
+use firn_model::store::{Select, SelectRequest, Selection};
 use firn_wire::federation::{FederatedValue, FederationFormat, FederationWriter};
 use std::sync::Arc;
 
@@ -67,9 +69,10 @@ async fn answer(
     let selectors = call.distinct_selectors()?;
     let parts = (call.app.clone(), call.backend.clone(), call.tenant.clone());
     let external = (app.parts.external_labels)();
-    let written = call.compute(move |cancel| {
+    let written = call.compute(move |run| {
         let (app, backend, tenant) = parts;
-        let budget = app.budgets.query();
+        let (budget, cancel) = (run.budget(), run.cancel());
+        let store = WatchedStore::new(backend.local.clone(), run, app.parts.env.clock.clone());
         let mut memory = budget.create_reservation();
         let mut selections = Vec::new();
         for text in &selectors {
@@ -79,13 +82,13 @@ async fn answer(
             if matchers.is_empty() {
                 continue;
             }
-            let selected = backend.local.select(SelectRequest {
+            let selected = store.select(SelectRequest {
                 tenant: &tenant,
                 matchers: &matchers,
                 range,
                 newest_only: true,
                 cancel,
-                budget: &budget,
+                budget,
                 series: &SeriesLimit::unlimited(),
                 span: None,
             });
@@ -99,11 +102,7 @@ async fn answer(
     });
     let (text, memory) = written.await?;
     // The content type is a placeholder; the negotiated one is set below.
-    let mut response = respond(
-        RenderedText::new(text, memory),
-        "text/plain",
-        call.encoding(),
-    );
+    let mut response = call.respond(RenderedText::new(text, memory), "text/plain");
     if let Ok(value) = HeaderValue::from_str(&format.content_type()) {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
     }
@@ -141,11 +140,15 @@ fn sorted(
             memory.grow(bytes)?;
         }
     }
-    found.sort_by(|a, b| a.labels.cmp(&b.labels));
+    memory.grow(list_sort_bytes(&found))?;
+    let check = || cancel.check();
+    sort_list_checked(&mut found, check, |a, b| a.labels.cmp(&b.labels))?;
     found.dedup_by(|a, b| a.labels == b.labels);
     // A separate sort is required, because label names with capitals precede `__name__` in label
     // order.
-    found.sort_by(|a, b| a.labels.get(NAME).cmp(b.labels.get(NAME)));
+    let by_name =
+        |a: &FederatedSeries, b: &FederatedSeries| a.labels.get(NAME).cmp(b.labels.get(NAME));
+    sort_list_checked(&mut found, check, by_name)?;
     Ok(found)
 }
 

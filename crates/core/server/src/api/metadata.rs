@@ -83,9 +83,9 @@ pub(crate) async fn by_target(call: ApiCall) -> Result<Response, ApiFailure> {
     let selector = call.form.get("match_target").to_owned();
     let metric = call.form.get("metric").to_owned();
     let engine = call.app.parts.engine.clone();
-    let budget = call.app.budgets.query();
     let views = (call.backend.scrape_pools)();
-    run_and_respond(&call, move |cancel| {
+    run_and_respond(&call, move |run| {
+        let (budget, cancel) = (run.budget(), run.cancel());
         let mut memory = budget.create_reservation();
         let matchers = match selector.as_str() {
             "" => Vec::new(),
@@ -94,7 +94,7 @@ pub(crate) async fn by_target(call: ApiCall) -> Result<Response, ApiFailure> {
                 .map_err(|e| ApiFailure::from_parser(e, Some("match_target")))?,
         };
         for matcher in &matchers {
-            matcher.bind(&budget, cancel);
+            matcher.bind(budget, cancel);
             matcher.prepare().map_err(ApiFailure::execution)?;
         }
         let mut found = Vec::new();
@@ -160,8 +160,9 @@ pub(crate) async fn by_metric(call: ApiCall) -> Result<Response, ApiFailure> {
         call.backend.pipeline.metadata().clone(),
         call.tenant.clone(),
     );
-    let (store, budget) = (call.backend.store.clone(), call.app.budgets.query());
-    run_and_respond(&call, move |cancel| {
+    let store = call.backend.store.clone();
+    run_and_respond(&call, move |run| {
+        let (budget, cancel) = (run.budget(), run.cancel());
         let mut found: BTreeMap<String, BTreeSet<FamilyMetadata>> = BTreeMap::new();
         let mut add = |name: &str, metadata: &FamilyMetadata| {
             let known = found.entry(name.to_owned()).or_default();
@@ -193,7 +194,7 @@ pub(crate) async fn by_metric(call: ApiCall) -> Result<Response, ApiFailure> {
             tenant: &tenant,
             metric: (!metric.is_empty()).then_some(metric.as_str()),
             cancel,
-            budget: &budget,
+            budget,
         };
         for said in store
             .metadata(request)

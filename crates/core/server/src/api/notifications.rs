@@ -47,7 +47,7 @@ pub(crate) async fn live(app: ServerApp, _request: Request) -> Response {
         return response;
     };
     let (active, mut changes) = app.notices.subscribe();
-    let (body, sender) = ChannelBody::open(EVENTS_WAITING);
+    let (body, sender) = ChannelBody::open(EVENTS_WAITING, None);
     tokio::spawn(async move {
         for noted in &active {
             if sender.send(Ok(event(noted))).await.is_err() {

@@ -10,7 +10,7 @@ use crate::json;
 use crate::json::tree;
 use crate::query_log::LoggedQuery;
 use crate::query_stats::{QueryTimings, StatsDocument};
-use crate::timed::TimedStore;
+use crate::watched::WatchedStore;
 use axum::response::Response;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
@@ -92,8 +92,8 @@ fn with_thousands(n: i64) -> String {
 pub(crate) async fn format(call: ApiCall) -> Result<Response, ApiFailure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
-    let formatted = call.compute(move |_| {
-        let mut memory = app.budgets.query().create_reservation();
+    let formatted = call.compute(move |run| {
+        let mut memory = run.budget().create_reservation();
         let features = app.parts.query.features;
         let text = app.parts.engine.format(&text, features, &mut memory)?;
         let bytes = json::html_string_bytes_max(text.as_bytes());
@@ -113,8 +113,8 @@ pub(crate) async fn format(call: ApiCall) -> Result<Response, ApiFailure> {
 pub(crate) async fn parse(call: ApiCall) -> Result<Response, ApiFailure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
-    let tree = call.compute(move |_| {
-        let mut memory = app.budgets.query().create_reservation();
+    let tree = call.compute(move |run| {
+        let mut memory = run.budget().create_reservation();
         let features = app.parts.query.features;
         let tree = app.parts.engine.tree(&text, features, &mut memory)?;
         // The JSON document takes several times the memory of the syntax tree.
@@ -157,18 +157,17 @@ async fn evaluate(
     let clock = app.parts.env.clock.clone();
     let asked = clock.monotonic();
     let (begins, mut of_job) = (has_begun.clone(), logged.clone());
-    let evaluated = call.compute_over(Some(time.into()), deadline, move |cancel, trace| {
+    let evaluated = call.compute_over(Some(time.into()), deadline, move |run, trace| {
         begins.store(true, Ordering::Relaxed);
-        let budget = app.budgets.query();
         let begun = clock.monotonic();
-        let store = TimedStore::new(&*store, clock.clone());
+        let store = WatchedStore::new(store, run, clock.clone());
         let failed = Mutex::default();
         let context = QueryContext {
             store: &store,
             tenant: &tenant,
             compute: &*app.parts.env.compute,
-            budget: &budget,
-            cancel,
+            budget: run.budget(),
+            cancel: run.cancel(),
             failed_counts: Some(&failed),
         };
         let result = app.parts.engine.query(&context, &text, time, &options);

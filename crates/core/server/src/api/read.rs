@@ -7,14 +7,15 @@
 //!
 //! Invariant: a stream holds its selections, the piece being written and a few queued pieces. A
 //! client that does not read delays only its own request.
-
 use super::call::{ApiCall, not_ready};
+use crate::admission::run::{ENDED, QueryPhase, QueryRun};
 use crate::app::ServerApp;
 use crate::http::body;
 use crate::http::channel::ChannelBody;
 use crate::http::failure::{ApiFailure, FailureCause};
 use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
+use crate::watched::WatchedStore;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
@@ -25,13 +26,15 @@ use firn_model::columns::SeriesBatch;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::order::{list_sort_bytes, sort_list_checked};
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::{SelectRequest, Selection};
+use firn_model::store::{Select, SelectRequest, Selection};
 use firn_wire::remote_read::{
     self, ChunkedResponseBuilder, ReadQuery, ReadRequest, ReadResponseType, SamplesResponseBuilder,
 };
 use std::io;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Sender;
 use tokio::task::spawn_blocking;
@@ -73,6 +76,7 @@ struct ReadQuerySeries {
 struct ReadSelections {
     selected: Vec<ReadQuerySeries>,
     external: Labels,
+    run: Arc<QueryRun>,
     memory: Reservation,
 }
 
@@ -91,27 +95,29 @@ async fn answer(
     let refused = |e: Error| ApiFailure::new(FailureCause::Request(e.kind), e.message);
     let response_type = request.response_type().map_err(refused)?;
     let deadline = Instant::now() + app.limits().query_timeout;
-    let parts = (call.app.clone(), call.backend.clone(), call.tenant.clone());
+    let (store, tenant) = (call.backend.store.clone(), call.tenant.clone());
+    let clock = app.parts.env.clock.clone();
     let external = (app.parts.external_labels)();
     let texts: Vec<String> = request.queries.iter().map(format_selector).collect();
     let samples_max = app.limits().read_samples_max;
-    let read = call.compute_asking(&texts, deadline, move |cancel| {
-        let (app, backend, tenant) = parts;
-        let budget = app.budgets.query();
+    let read = call.compute_asking(&texts, deadline, move |run| {
+        let (budget, cancel) = (run.budget(), run.cancel());
+        let store = WatchedStore::new(store, run, clock);
         let mut reading = ReadSelections {
             selected: Vec::new(),
             external,
+            run: run.clone(),
             memory: budget.create_reservation(),
         };
         for query in request.queries {
             let matchers = remove_external_matchers(&query.matchers, &reading.external)?;
-            let selection = backend.store.select(SelectRequest {
+            let selection = store.select(SelectRequest {
                 tenant: &tenant,
                 matchers: &matchers,
                 range: query.range,
                 newest_only: false,
                 cancel,
-                budget: &budget,
+                budget,
                 series: &SeriesLimit::unlimited(),
                 span: None,
             });
@@ -125,7 +131,7 @@ async fn answer(
         }
         Ok(match response_type {
             ReadResponseType::Samples => {
-                let (message, memory) = reading.samples(samples_max, cancel)?;
+                let (message, memory) = reading.samples(samples_max)?;
                 ReadResult::Samples { message, memory }
             }
             ReadResponseType::StreamedXorChunks => ReadResult::Chunks(reading),
@@ -198,7 +204,7 @@ fn sorted(
     cancel: &CancelToken,
     memory: &mut Reservation,
 ) -> Result<Vec<(Labels, usize)>, Error> {
-    let mut series = Vec::with_capacity(selection.len());
+    let mut series: Vec<(Labels, usize)> = Vec::with_capacity(selection.len());
     for start in (0..selection.len()).step_by(SERIES_PER_CHECK) {
         cancel.check()?;
         let end = selection.len().min(start + SERIES_PER_CHECK);
@@ -206,24 +212,23 @@ fn sorted(
         let bytes = |(labels, _): &(Labels, usize)| labels.as_bytes().len() + PLACE_BYTES;
         memory.grow(series[start..].iter().map(bytes).sum())?;
     }
-    series.sort_unstable();
+    memory.grow(list_sort_bytes(&series))?;
+    sort_list_checked(&mut series, || cancel.check(), Ord::cmp)?;
     Ok(series)
 }
 
 impl ReadSelections {
     /// Encodes all samples as one compressed message. Returns it with the reservation of its
     /// memory. Fails if there are more than `samples_max` samples.
-    fn samples(
-        mut self,
-        samples_max: u64,
-        cancel: &CancelToken,
-    ) -> Result<(Vec<u8>, Reservation), ApiFailure> {
+    fn samples(mut self, samples_max: u64) -> Result<(Vec<u8>, Reservation), ApiFailure> {
+        self.run.set_phase(QueryPhase::Encode);
         let mut message = SamplesResponseBuilder::default();
         let mut batch = SeriesBatch::default();
         let (mut count, mut held) = (0, 0);
         for selected in &self.selected {
             for (i, (labels, index)) in selected.series.iter().enumerate() {
                 if i % SERIES_PER_CHECK == 0 {
+                    let cancel = self.run.cancel();
                     cancel.check().map_err(ApiFailure::execution)?;
                 }
                 batch.clear();
@@ -252,8 +257,8 @@ impl ReadSelections {
         Ok((message.finish(), self.memory))
     }
 
-    /// Sends the frames of all series in pieces, until the client disconnects or `deadline` passes.
-    /// Blocks while the client does not read.
+    /// Sends the frames of all series in pieces, until the client disconnects, the query is ended or
+    /// `deadline` passes. Blocks while the client does not read.
     fn send(
         &self,
         frame_bytes_max: usize,
@@ -263,8 +268,12 @@ impl ReadSelections {
         let mut frames = ChunkedResponseBuilder::new(frame_bytes_max, self.external.clone());
         let mut batch = SeriesBatch::default();
         let mut piece = Vec::new();
+        self.run.set_phase(QueryPhase::Encode);
         for (query, selected) in self.selected.iter().enumerate() {
             for (labels, index) in &selected.series {
+                if self.run.is_ended() {
+                    return Err(io::Error::other(ENDED));
+                }
                 if selected.query.is_about_series {
                     frames.push_labels(&mut piece, query, labels.as_ref());
                 } else {
@@ -278,19 +287,28 @@ impl ReadSelections {
                     if Instant::now() > deadline {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
-                    send_piece(sender, &mut piece)?;
+                    send_piece(sender, &self.run, &mut piece)?;
                 }
             }
         }
-        send_piece(sender, &mut piece)
+        send_piece(sender, &self.run, &mut piece)
     }
 }
 
-/// Sends a piece. Blocks until the client has read earlier ones.
-fn send_piece(sender: &Sender<io::Result<Bytes>>, piece: &mut Vec<u8>) -> io::Result<()> {
+/// Sends a piece. Blocks until the client has read earlier ones or the query is ended.
+fn send_piece(
+    sender: &Sender<io::Result<Bytes>>,
+    run: &QueryRun,
+    piece: &mut Vec<u8>,
+) -> io::Result<()> {
     let bytes = Bytes::from(std::mem::take(piece));
-    let gone = |_| io::ErrorKind::BrokenPipe.into();
-    sender.blocking_send(Ok(bytes)).map_err(gone)
+    Handle::current().block_on(async {
+        tokio::select! {
+            biased;
+            () = run.ended() => Err(io::Error::other(ENDED)),
+            sent = sender.send(Ok(bytes)) => sent.map_err(|_| io::ErrorKind::BrokenPipe.into()),
+        }
+    })
 }
 
 fn samples_response(message: Vec<u8>, memory: Reservation) -> Response {
@@ -312,11 +330,14 @@ fn stream_response(
     deadline: Instant,
     place: OwnedSemaphorePermit,
 ) -> Response {
-    let (body, sender) = ChannelBody::open(PIECES_WAITING);
+    let (body, sender) = ChannelBody::open(PIECES_WAITING, Some(reading.run.clone()));
     spawn_blocking(move || {
         if let Err(e) = reading.send(frame_bytes_max, deadline, &sender) {
-            // The client receives a truncated stream; after a disconnect the error is ignored.
-            let _ = sender.blocking_send(Err(e));
+            // The client receives a truncated stream; after a disconnect the error is ignored. The
+            // body of an ended query ends with an error by itself.
+            if !reading.run.is_ended() {
+                let _ = sender.blocking_send(Err(e));
+            }
         }
         drop(place);
     });

@@ -166,11 +166,10 @@ struct RuleGroupPage {
 pub(crate) async fn rules(call: ApiCall) -> Result<Response, ApiFailure> {
     let filter = RulesFilter::read(&call)?;
     let groups = call.backend.rules.clone();
-    let app = call.app.clone();
+    let engine = call.app.parts.engine.clone();
     // There may be many thousands of rules, so they are filtered in the query queue.
-    run_and_respond(&call, move |_| {
-        let mut memory = app.budgets.query().create_reservation();
-        let engine = &app.parts.engine;
+    run_and_respond(&call, move |run| {
+        let mut memory = run.budget().create_reservation();
         let sets = filter.selectors.iter();
         let sets = sets.map(|text| engine.selector(text, &mut memory));
         let sets: Vec<Vec<Matcher>> = sets

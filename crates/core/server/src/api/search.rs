@@ -18,13 +18,15 @@ use super::metadata::first_of_each_metric;
 use super::series::{ReservedTexts, SeriesLookup};
 use super::times::parse_time;
 use crate::http::failure::{ApiFailure, FailureCause};
-use crate::http::produce::{ResponseProducer, respond};
+use crate::http::produce::ResponseProducer;
 use crate::json::push_html_string;
 use axum::response::Response;
 use firn_ingest::metadata::FamilyMetadata;
 use firn_model::budget::Reservation;
-use firn_model::error::ErrorKind;
+use firn_model::cancel::CancelToken;
+use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::METRIC_NAME;
+use firn_model::order::sort_list_checked;
 use firn_model::quote::quote;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::cmp::Ordering;
@@ -166,26 +168,31 @@ impl SearchParameters {
 
     /// Returns the matching texts in the requested order with their scores. Returns one more than
     /// the limit if there are more results.
-    fn hits(&self, texts: &ReservedTexts) -> Vec<SearchHit> {
+    fn hits(&self, texts: &ReservedTexts, cancel: &CancelToken) -> Result<Vec<SearchHit>, Error> {
         let score = |index: usize| {
             let score = self
                 .filter
                 .score(&String::from_utf8_lossy(texts.get(index)))?;
             Some(SearchHit { index, score })
         };
-        let hits = (0..texts.len()).filter_map(score);
+        // After a cancellation nothing matches, and the error is returned below.
+        let hits = (0..texts.len()).filter(|_| cancel.reason().is_none());
+        let hits = hits.filter_map(score);
         let wanted = self.limit.saturating_add(1);
-        match self.order {
+        let hits = match self.order {
             SearchOrder::Ascending => hits.take(wanted).collect(),
             SearchOrder::Descending => hits.rev().take(wanted).collect(),
             SearchOrder::ByScore => {
                 let mut hits: Vec<SearchHit> = hits.collect();
                 let better = |a: &SearchHit, b: &SearchHit| b.score.partial_cmp(&a.score);
-                hits.sort_by(|a, b| better(a, b).unwrap_or(Ordering::Equal));
+                let better = |a: &SearchHit, b: &SearchHit| better(a, b).unwrap_or(Ordering::Equal);
+                sort_list_checked(&mut hits, || cancel.check(), better)?;
                 hits.truncate(wanted);
                 hits
             }
-        }
+        };
+        cancel.check()?;
+        Ok(hits)
     }
 }
 
@@ -323,11 +330,10 @@ async fn answer(
     metadata: BTreeMap<String, FamilyMetadata>,
 ) -> Result<Response, ApiFailure> {
     let mut lookup = SeriesLookup::with_range(&call, range)?;
-    let budget = call.app.budgets.query();
-    let found = call.compute(move |cancel| {
-        lookup.parse(None)?;
+    let found = call.compute(move |run| {
+        lookup.parse(run, None)?;
         let search = search?;
-        let texts = lookup.texts(cancel, |store, request| match &among {
+        let texts = lookup.texts(run, |store, request| match &among {
             SearchScope::Values(label) => store.label_values(label, request),
             SearchScope::Names => {
                 let names = store.label_names(request)?;
@@ -335,10 +341,11 @@ async fn answer(
             }
         });
         let texts = texts.map_err(ApiFailure::execution)?;
-        // Every text may match.
-        let held = budget.reserve(texts.len() * size_of::<SearchHit>());
+        // Every text may match, and sorting takes as much memory again.
+        let held = run.budget().reserve(HIT_BYTES * texts.len());
         let held = held.map_err(ApiFailure::execution)?;
-        let mut hits = search.hits(&texts);
+        let hits = search.hits(&texts, run.cancel());
+        let mut hits = hits.map_err(ApiFailure::execution)?;
         let has_more = hits.len() > search.limit;
         hits.truncate(search.limit);
         Ok(SearchResultLines {
@@ -356,12 +363,11 @@ async fn answer(
         })
     });
     let lines = found.await?;
-    Ok(respond(
-        lines,
-        "application/x-ndjson; charset=utf-8",
-        call.encoding(),
-    ))
+    Ok(call.respond(lines, "application/x-ndjson; charset=utf-8"))
 }
+
+/// Memory of a matching text while the matches are sorted, in bytes.
+const HIT_BYTES: usize = 4 * size_of::<SearchHit>();
 
 /// A matching text: its index in the sorted list and its score from 0 to 1.
 #[derive(Clone, Copy, Debug)]

@@ -8,16 +8,20 @@ use super::answer::{ListDocument, ResponseAnnotations, push_labels};
 use super::call::ApiCall;
 use super::form::{unescape_bytes, unescape_path};
 use super::times::{TIME_MAX, TIME_MIN};
+use crate::admission::run::QueryRun;
 use crate::engine::QueryEngine;
 use crate::http::failure::ApiFailure;
 use crate::json;
+use crate::watched::WatchedStore;
 use axum::response::Response;
-use firn_model::budget::{Budget, Reservation};
+use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
+use firn_model::env::Clock;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
+use firn_model::order::{list_sort_bytes, sort_list_checked};
 use firn_model::quote::quote;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
@@ -47,10 +51,9 @@ pub(super) struct SeriesLookup {
     selectors: Vec<String>,
     sets: Vec<Vec<Matcher>>,
     range: TimeRange,
-    /// Memory budget of the look-up.
-    budget: Budget,
+    clock: Arc<dyn Clock>,
     /// Memory of the parsed matchers.
-    parsed: Reservation,
+    parsed: Option<Reservation>,
 }
 
 impl SeriesLookup {
@@ -62,7 +65,6 @@ impl SeriesLookup {
 
     /// Creates a look-up with the selectors of the request and the time range `range`.
     pub(super) fn with_range(call: &ApiCall, range: TimeRange) -> Result<Self, ApiFailure> {
-        let budget = call.app.budgets.query();
         Ok(Self {
             engine: call.app.parts.engine.clone(),
             store: call.backend.store.clone(),
@@ -70,16 +72,22 @@ impl SeriesLookup {
             selectors: call.distinct_selectors()?,
             sets: Vec::new(),
             range,
-            parsed: budget.create_reservation(),
-            budget,
+            clock: call.app.parts.env.clock.clone(),
+            parsed: None,
         })
     }
 
-    /// Parses the selectors. Must run in the query queue, because a regular expression may be long.
+    /// Parses the selectors for the query `run`. Must run in the query queue, because a regular
+    /// expression may be long.
     /// Rejects a selector that matches the empty value of every label, because it would select all
     /// series.
-    pub(super) fn parse(&mut self, parameter: Option<&str>) -> Result<(), ApiFailure> {
-        let (engine, memory) = (&self.engine, &mut self.parsed);
+    pub(super) fn parse(
+        &mut self,
+        run: &QueryRun,
+        parameter: Option<&str>,
+    ) -> Result<(), ApiFailure> {
+        let memory = self.parsed.insert(run.budget().create_reservation());
+        let engine = &self.engine;
         let selectors = self.selectors.iter();
         let sets = selectors.map(|text| engine.selector(text, memory));
         let sets = sets.collect::<Result<Vec<_>, PromqlError>>();
@@ -103,7 +111,7 @@ impl SeriesLookup {
     /// Calls `find` for each set of matchers, or once for all series if there are none.
     fn for_each_selector(
         &self,
-        cancel: &CancelToken,
+        run: &Arc<QueryRun>,
         mut find: impl FnMut(&dyn Select, SelectRequest<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let every_series = [Vec::new()];
@@ -112,18 +120,19 @@ impl SeriesLookup {
         } else {
             &self.sets
         };
+        let store = WatchedStore::new(self.store.clone(), run, self.clock.clone());
         for matchers in sets {
             let request = SelectRequest {
                 tenant: &self.tenant,
                 matchers,
                 range: self.range,
                 newest_only: false,
-                cancel,
-                budget: &self.budget,
+                cancel: run.cancel(),
+                budget: run.budget(),
                 series: &SeriesLimit::unlimited(),
                 span: None,
             };
-            find(&*self.store, request)?;
+            find(&store, request)?;
         }
         Ok(())
     }
@@ -136,12 +145,12 @@ impl SeriesLookup {
     /// Returns the sorted union of the texts that `find` returns for each set of matchers.
     pub(super) fn texts(
         &self,
-        cancel: &CancelToken,
+        run: &Arc<QueryRun>,
         find: impl Fn(&dyn Select, SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>,
     ) -> Result<ReservedTexts, Error> {
-        let mut held = self.budget.reserve(0)?;
+        let mut held = run.budget().create_reservation();
         let mut texts = Vec::new();
-        self.for_each_selector(cancel, |store, request| {
+        self.for_each_selector(run, |store, request| {
             let found = find(store, request)?;
             held.grow(texts_bytes(&found))?;
             texts.extend(found);
@@ -197,9 +206,9 @@ pub(crate) async fn series(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = call.form.limit()?;
     let mut lookup = SeriesLookup::new(&call)?;
     let (found, mut annotations) = call
-        .compute(move |cancel| {
-            lookup.parse(Some("match[]"))?;
-            let found = ReservedSeries::look_up(&lookup, cancel).map_err(ApiFailure::execution)?;
+        .compute(move |run| {
+            lookup.parse(run, Some("match[]"))?;
+            let found = ReservedSeries::look_up(&lookup, run).map_err(ApiFailure::execution)?;
             let annotations = warnings(&found.losses);
             Ok((found, annotations))
         })
@@ -227,12 +236,12 @@ enum LookupSeries {
 }
 
 impl ReservedSeries {
-    fn look_up(lookup: &SeriesLookup, cancel: &CancelToken) -> Result<Self, Error> {
-        let mut held = lookup.budget.reserve(0)?;
+    fn look_up(lookup: &SeriesLookup, run: &Arc<QueryRun>) -> Result<Self, Error> {
+        let mut held = run.budget().create_reservation();
         let mut only = None;
         let mut merged = HashSet::new();
         let losses = DataLossWarnings::default();
-        lookup.for_each_selector(cancel, |store, request| {
+        lookup.for_each_selector(run, |store, request| {
             let selection = store.select_labels(request)?;
             losses.add_all(&selection.loss_warnings());
             if lookup.sets.len() == 1 {
@@ -240,13 +249,14 @@ impl ReservedSeries {
                 only = Some(selection);
                 return Ok(());
             }
-            merge(&*selection, &mut merged, &mut held, cancel)
+            merge(&*selection, &mut merged, &mut held, run.cancel())
         })?;
         let series = match only {
             Some(only) => LookupSeries::One(only),
             None => {
                 let mut merged: Vec<Labels> = merged.into_iter().collect();
-                merged.sort_unstable();
+                held.grow(list_sort_bytes(&merged))?;
+                sort_list_checked(&mut merged, || run.cancel().check(), Labels::cmp)?;
                 LookupSeries::Merged(merged)
             }
         };
@@ -305,9 +315,9 @@ pub(crate) async fn label_names(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = call.form.limit()?;
     let mut lookup = SeriesLookup::new(&call)?;
     let (names, annotations) = call
-        .compute(move |cancel| {
-            lookup.parse(None)?;
-            let names = lookup.texts(cancel, |store, request| {
+        .compute(move |run| {
+            lookup.parse(run, None)?;
+            let names = lookup.texts(run, |store, request| {
                 let names = store.label_names(request)?;
                 Ok(names.into_iter().map(String::into_bytes).collect())
             });
@@ -324,9 +334,9 @@ pub(crate) async fn label_values(call: ApiCall) -> Result<Response, ApiFailure> 
     let limit = call.form.limit()?;
     let mut lookup = SeriesLookup::new(&call)?;
     let (values, annotations) = call
-        .compute(move |cancel| {
-            lookup.parse(None)?;
-            let values = lookup.texts(cancel, |store, request| store.label_values(&name, request));
+        .compute(move |run| {
+            lookup.parse(run, None)?;
+            let values = lookup.texts(run, |store, request| store.label_values(&name, request));
             let values = values.map_err(ApiFailure::execution)?;
             Ok((values, lookup.annotations()))
         })

@@ -5,6 +5,7 @@ use super::answer::{ResponseAnnotations, document};
 use super::call::ApiCall;
 use super::form::parse_integer;
 use super::times::format_rfc3339;
+use crate::admission::run::QueryRun;
 use crate::app::ServerApp;
 use crate::http::failure::ApiFailure;
 use crate::http::produce::{ResponseEncoding, respond};
@@ -13,11 +14,11 @@ use crate::parts::{BuildInfo, RuntimeInfo};
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::response::Response;
-use firn_model::cancel::CancelToken;
 use firn_model::damage::Damage;
 use firn_model::stats::{NamedStat, StoreStats};
 use serde::Serialize;
 use serde_json::json;
+use std::sync::Arc;
 
 /// Default number of lines of a table in `/status/tsdb`, the same as upstream's.
 const TABLE_LINES: i64 = 10;
@@ -35,9 +36,9 @@ pub(crate) fn ok_response(call: &ApiCall, data: &impl Serialize) -> Result<Respo
 /// [`ApiCall::compute`]. The result is encoded there as well, because it may be long.
 pub(crate) async fn run_and_respond<T: Serialize>(
     call: &ApiCall,
-    job: impl FnOnce(&CancelToken) -> Result<T, ApiFailure> + Send + 'static,
+    job: impl FnOnce(&Arc<QueryRun>) -> Result<T, ApiFailure> + Send + 'static,
 ) -> Result<Response, ApiFailure> {
-    let document = call.compute(move |cancel| json_document(&job(cancel)?));
+    let document = call.compute(move |run| json_document(&job(run)?));
     Ok(call.json(document.await?))
 }
 

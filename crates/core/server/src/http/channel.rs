@@ -2,27 +2,35 @@
 //! channel.
 //!
 //! Invariant: the producer waits while the channel is full, and gets an error after the client
-//! disconnected.
+//! disconnected or the query was ended.
 
+use crate::admission::run::{ENDED, QueryRun};
 use axum::body::{Body, Bytes};
 use firn_model::budget::Reservation;
 use http_body::Frame;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// The receiving end of the channel, as a response body. Dropping it informs the producer.
 pub(crate) struct ChannelBody {
     pieces: Receiver<io::Result<Bytes>>,
+    /// The query whose result the body contains, if any.
+    run: Option<Arc<QueryRun>>,
 }
 
 impl ChannelBody {
     /// Creates a body and the sender of its pieces, of which at most `waiting_max` may be queued.
-    /// Sending an error ends the body and its connection.
-    pub(crate) fn open(waiting_max: usize) -> (Body, Sender<io::Result<Bytes>>) {
+    /// Sending an error ends the body and its connection. So does the end of `run`, the query whose
+    /// result the body contains.
+    pub(crate) fn open(
+        waiting_max: usize,
+        run: Option<Arc<QueryRun>>,
+    ) -> (Body, Sender<io::Result<Bytes>>) {
         let (sender, pieces) = channel(waiting_max);
-        (Body::new(Self { pieces }), sender)
+        (Body::new(Self { pieces, run }), sender)
     }
 
     /// Creates a body from complete bytes. Their memory stays reserved until they were sent.
@@ -42,7 +50,11 @@ impl http_body::Body for ChannelBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let piece = self.get_mut().pieces.poll_recv(cx);
+        let this = self.get_mut();
+        let piece = this.pieces.poll_recv(cx);
+        if piece.is_ready() && this.run.as_ref().is_some_and(|run| run.is_ended()) {
+            return Poll::Ready(Some(Err(io::Error::other(ENDED))));
+        }
         piece.map(|piece| Some(piece?.map(Frame::data)))
     }
 }

@@ -28,6 +28,8 @@ pub(crate) enum FailureCause {
     Off,
     /// The request does not contain the mandatory tenant.
     Unauthenticated,
+    /// An administrator ended the query.
+    Ended,
     /// The operation is disabled, or was requested by a page of another origin.
     Forbidden,
 }
@@ -72,6 +74,8 @@ fn verdict(cause: FailureCause) -> FailureStatus {
         FailureCause::Request(Corrupt | Internal) | FailureCause::Execution(Corrupt | Internal) => {
             (500, "internal", None)
         }
+        // Not 499, which means that the client closed the connection.
+        FailureCause::Ended => (503, "canceled", None),
         FailureCause::BodyTooLarge => (413, "bad_data", None),
         FailureCause::HeadTooLarge => (431, "bad_data", None),
         FailureCause::BodyTooSlow => (408, "timeout", None),
@@ -179,12 +183,15 @@ impl From<PromqlError> for ApiFailure {
 
 impl From<QueryAbortReason> for ApiFailure {
     fn from(unfinished: QueryAbortReason) -> Self {
-        let kind = match unfinished {
-            QueryAbortReason::Waiting | QueryAbortReason::Running => ErrorKind::Timeout,
-            QueryAbortReason::Refused(_) => ErrorKind::Unavailable,
-            QueryAbortReason::Panicked => ErrorKind::Internal,
+        let cause = match unfinished {
+            QueryAbortReason::Waiting | QueryAbortReason::Running => {
+                FailureCause::Execution(ErrorKind::Timeout)
+            }
+            QueryAbortReason::Refused(_) => FailureCause::Execution(ErrorKind::Unavailable),
+            QueryAbortReason::Ended => FailureCause::Ended,
+            QueryAbortReason::Panicked => FailureCause::Execution(ErrorKind::Internal),
         };
-        ApiFailure::new(FailureCause::Execution(kind), unfinished.to_string())
+        ApiFailure::new(cause, unfinished.to_string())
     }
 }
 
@@ -218,6 +225,7 @@ mod tests {
                 "canceled",
             ),
             (FailureCause::Execution(ErrorKind::Timeout), 503, "timeout"),
+            (FailureCause::Ended, 503, "canceled"),
             (
                 FailureCause::Execution(ErrorKind::Unavailable),
                 503,

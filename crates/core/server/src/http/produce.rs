@@ -8,6 +8,7 @@
 //! Invariant: about one piece of each current response exists as text. A piece is small enough to
 //! be rendered on the async runtime: a few hundred microseconds with compression.
 
+use crate::admission::run::{ENDED, QueryRun};
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, Response, header};
@@ -15,9 +16,9 @@ use firn_model::budget::Reservation;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use http_body::Frame;
-use std::convert::Infallible;
-use std::io::Write;
+use std::io::{self, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Size of a piece before compression in bytes, which bounds the time of rendering it.
@@ -99,9 +100,20 @@ impl ResponseEncoding {
 /// Returns a 200 response with the output of `source`. A response that fits into one piece has a
 /// `Content-Length`; a longer one is sent with chunked encoding.
 pub(crate) fn respond(
+    source: impl ResponseProducer + 'static,
+    content_type: &'static str,
+    encoding: ResponseEncoding,
+) -> Response<Body> {
+    respond_of_query(source, content_type, encoding, None)
+}
+
+/// Returns a response like [`respond`] for the query of `run`. If the query is ended, the connection
+/// is closed before the end of the response, because its status was already sent.
+pub(crate) fn respond_of_query(
     mut source: impl ResponseProducer + 'static,
     content_type: &'static str,
     encoding: ResponseEncoding,
+    run: Option<Arc<QueryRun>>,
 ) -> Response<Body> {
     let mut piece = Vec::with_capacity(1 << 10);
     let more = source.produce(&mut piece, PIECE_BYTES);
@@ -118,6 +130,7 @@ pub(crate) fn respond(
         Body::new(ResponseStreamBody {
             first: Some(first),
             source: Some(Box::new(source)),
+            run,
             encoder,
             has_yielded: false,
         })
@@ -181,6 +194,8 @@ struct ResponseStreamBody {
     first: Option<Bytes>,
     /// `None` after everything was rendered.
     source: Option<Box<dyn ResponseProducer>>,
+    /// The query of the response, which ends with it.
+    run: Option<Arc<QueryRun>>,
     encoder: ResponseEncoder,
     /// True if other tasks were able to run since the last piece.
     has_yielded: bool,
@@ -188,13 +203,16 @@ struct ResponseStreamBody {
 
 impl http_body::Body for ResponseStreamBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
+        if this.run.as_ref().is_some_and(|run| run.is_ended()) && this.source.take().is_some() {
+            return Poll::Ready(Some(Err(io::Error::other(ENDED))));
+        }
         if let Some(first) = this.first.take().filter(|bytes| !bytes.is_empty()) {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
@@ -212,6 +230,7 @@ impl http_body::Body for ResponseStreamBody {
             let encoded = this.encoder.encode(piece, more);
             if !more {
                 this.source = None;
+                this.run = None;
             }
             // The compressor may buffer a whole piece.
             if !encoded.is_empty() {

@@ -1,0 +1,186 @@
+//! A query from its arrival to the end of its response, whoever started it: a request, a rule or a
+//! console page.
+//!
+//! ```text
+//! wait (in the queue) -> evaluate <-> select (look-up in the store) -> encode -> dropped
+//! ```
+//!
+//! Invariants: every query in the queue and every response of one has a [`QueryRun`], shared by all
+//! its parts. It is listed in the registry until the last part is dropped, so that a query that was
+//! abandoned is listed as long as it uses a thread or memory.
+
+use super::question::RequestedQuery;
+use super::registry::QueryRegistry;
+use firn_model::budget::Budget;
+use firn_model::cancel::{CancelReason, CancelToken};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::sample::TimestampMs;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Text for the client of a query that an administrator ended.
+pub(crate) const ENDED: &str = "query was canceled: an administrator ended it";
+
+/// Part of its life in which a query is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueryPhase {
+    /// It waits in the queue.
+    Wait,
+    /// It looks up series or labels in the store.
+    Select,
+    /// It reads and processes samples, or sorts its result.
+    Evaluate,
+    /// Its response is being encoded and sent.
+    Encode,
+}
+
+impl QueryPhase {
+    const ALL: [QueryPhase; 4] = [
+        QueryPhase::Wait,
+        QueryPhase::Select,
+        QueryPhase::Evaluate,
+        QueryPhase::Encode,
+    ];
+
+    /// Returns the name of the phase in the API.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            QueryPhase::Wait => "wait",
+            QueryPhase::Select => "select",
+            QueryPhase::Evaluate => "evaluate",
+            QueryPhase::Encode => "encode",
+        }
+    }
+}
+
+/// Limits and memory of one query. Created with the query from the running configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct QueryAllowance {
+    /// Budget in which all parts of the query reserve their memory.
+    pub(crate) budget: Budget,
+    /// Maximum number of samples that the query may read from the store.
+    pub(crate) samples_max: u64,
+}
+
+/// A query with its origin, progress, memory and cancellation. Created by
+/// [`QueryRegistry::begin`], and removed from the registry when it is dropped.
+pub(crate) struct QueryRun {
+    /// Number of the query, unique in this process.
+    pub(crate) id: u64,
+    pub(crate) question: RequestedQuery,
+    pub(crate) started: TimestampMs,
+    /// Start on the monotonic clock.
+    pub(super) begun: Duration,
+    pub(super) registry: Arc<QueryRegistry>,
+    allowance: QueryAllowance,
+    phase: AtomicU8,
+    samples: AtomicU64,
+    cancel: CancelToken,
+    is_ended: AtomicBool,
+    end: Notify,
+}
+
+impl fmt::Debug for QueryRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "query {}: {}", self.id, self.question.expression)
+    }
+}
+
+impl QueryRun {
+    pub(super) fn new(
+        id: u64,
+        question: RequestedQuery,
+        allowance: QueryAllowance,
+        registry: Arc<QueryRegistry>,
+    ) -> Self {
+        Self {
+            id,
+            question,
+            started: registry.clock.now_ms(),
+            begun: registry.clock.monotonic(),
+            registry,
+            allowance,
+            phase: AtomicU8::new(QueryPhase::Wait as u8),
+            samples: AtomicU64::new(0),
+            cancel: CancelToken::new(),
+            is_ended: AtomicBool::new(false),
+            end: Notify::new(),
+        }
+    }
+
+    /// Returns the cancel flag of all work of the query before its response.
+    pub(crate) fn cancel(&self) -> &CancelToken {
+        &self.cancel
+    }
+
+    /// Returns the memory budget of the query.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.allowance.budget
+    }
+
+    /// Returns the number of samples read so far.
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples.load(Ordering::Relaxed)
+    }
+
+    /// Returns the memory that the query has reserved now, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.budget().used_bytes()
+    }
+
+    /// Returns the time since the start of the query.
+    pub(crate) fn age(&self) -> Duration {
+        self.registry.clock.monotonic().saturating_sub(self.begun)
+    }
+
+    pub(crate) fn phase(&self) -> QueryPhase {
+        QueryPhase::ALL[usize::from(self.phase.load(Ordering::Relaxed))]
+    }
+
+    pub(crate) fn set_phase(&self, phase: QueryPhase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Adds samples that were read from the store. Fails with [`ErrorKind::Limited`] if the query
+    /// exceeds its limit.
+    pub(crate) fn count_samples(&self, samples: u64) -> Result<(), Error> {
+        let read = self.samples.fetch_add(samples, Ordering::Relaxed) + samples;
+        let max = self.allowance.samples_max;
+        if read <= max {
+            return Ok(());
+        }
+        let message = format!("query reads too many samples: {read} samples, limit {max}");
+        Err(Error::new(ErrorKind::Limited, message))
+    }
+
+    /// Ends the query in any phase: its work is canceled, its client gets an error.
+    pub(crate) fn end(&self) {
+        self.is_ended.store(true, Ordering::SeqCst);
+        self.cancel.cancel(CancelReason::Canceled);
+        self.end.notify_waiters();
+    }
+
+    /// Returns whether [`QueryRun::end`] was called. The cancel flag is set in other cases too.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::SeqCst)
+    }
+
+    /// Waits until [`QueryRun::end`] is called.
+    pub(crate) async fn ended(&self) {
+        let mut end = pin!(self.end.notified());
+        end.as_mut().enable();
+        if !self.is_ended() {
+            end.await;
+        }
+    }
+}
+
+impl Drop for QueryRun {
+    fn drop(&mut self) {
+        self.registry.remove(self);
+    }
+}
