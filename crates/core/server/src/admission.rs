@@ -10,6 +10,7 @@
 
 pub(crate) mod active;
 pub(crate) mod budgets;
+pub(crate) mod history;
 pub(crate) mod limits;
 pub(crate) mod queries;
 pub(crate) mod question;

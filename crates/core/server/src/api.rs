@@ -23,6 +23,7 @@ pub(crate) mod operations;
 pub(crate) mod origin;
 pub(crate) mod otlp;
 pub(crate) mod page;
+pub(crate) mod queries;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod rule_editor;

@@ -147,6 +147,7 @@ pub(crate) struct ServerMetrics {
     pub(crate) queries_waiting: InFlight,
     pub(crate) queries_running: InFlight,
     pub(crate) queries_refused: Counter,
+    pub(crate) queries_ended: Counter,
     pub(crate) panics: Counter,
 }
 
@@ -164,6 +165,7 @@ impl Default for ServerMetrics {
             queries_waiting: InFlight::default(),
             queries_running: InFlight::default(),
             queries_refused: Counter::default(),
+            queries_ended: Counter::default(),
             panics: Counter::default(),
         }
     }
@@ -280,6 +282,11 @@ impl ServerMetrics {
                 "firn_server_queries_refused_total",
                 "Queries rejected because the queue was full.",
                 &self.queries_refused,
+            ),
+            (
+                "firn_server_queries_ended_total",
+                "Queries that an administrator ended.",
+                &self.queries_ended,
             ),
             (
                 "firn_server_panics_total",

@@ -1,8 +1,10 @@
-//! The registry of queries: all that wait, run or are being answered.
+//! The registry of queries: all that wait, run or are being answered, and the history of those that
+//! have ended.
 //!
 //! Invariant: no query is dropped under the lock, because its end takes the lock. The number of
 //! entries is limited by the queue, its places and the number of connections.
 
+use super::history::{EndedQuery, QueryHistory, QueryTotal};
 use super::question::RequestedQuery;
 use super::run::{QueryAllowance, QueryRun};
 use firn_model::env::Clock;
@@ -20,6 +22,7 @@ pub(crate) struct QueryRegistry {
 struct QueryRegistryState {
     last_id: u64,
     active: BTreeMap<u64, Weak<QueryRun>>,
+    history: QueryHistory,
 }
 
 impl QueryRegistry {
@@ -56,8 +59,21 @@ impl QueryRegistry {
         lock(&self.state).active.get(&id).and_then(Weak::upgrade)
     }
 
-    /// Removes a query, which is being dropped.
+    /// Moves a query, which is being dropped, to the history.
     pub(super) fn remove(&self, run: &QueryRun) {
-        lock(&self.state).active.remove(&run.id);
+        let now = self.clock.monotonic();
+        let mut state = lock(&self.state);
+        state.active.remove(&run.id);
+        state.history.add(run, now);
+    }
+
+    /// Returns up to `limit` ended queries whose expression contains `text`, the newest first.
+    pub(crate) fn find_ended(&self, text: &str, limit: usize) -> Vec<EndedQuery> {
+        lock(&self.state).history.find(text, limit)
+    }
+
+    /// Returns the totals of ended queries by expression.
+    pub(crate) fn totals(&self) -> Vec<(Arc<str>, QueryTotal)> {
+        lock(&self.state).history.totals(self.clock.monotonic())
     }
 }

@@ -7,6 +7,7 @@ mod pages;
 mod profiles;
 mod queries;
 mod rules;
+mod running;
 
 use super::documents;
 use super::route::{
@@ -34,8 +35,9 @@ pub(crate) struct RouteSection {
 }
 
 /// All sections, in the order of the documentation.
-pub(crate) const SECTIONS: [RouteSection; 11] = [
+pub(crate) const SECTIONS: [RouteSection; 12] = [
     section("Queries", "/api/v1", QUERIES),
+    section("Running queries", "/api/v1", running::RUNNING),
     section("Writes", "/api/v1", WRITES),
     section("Writes at other systems' paths", "", WRITES_OF_OTHERS),
     section("Targets and metadata", "/api/v1", TARGETS),
@@ -253,8 +255,8 @@ const STATUS: &[ApiRoute] = &[
         "/status/cluster",
         state(ServerEndpoint::Status),
         |m| plain(m, cluster::cluster),
-        "Returns the nodes and partitions of the cluster as this node sees them, and its `fault`, \
-         if any. Works during the start.",
+        "Returns the nodes and partitions of the cluster as this node sees them, and its `fault`, if \
+         any. Works during the start.",
     ),
     ApiRoute::new(
         "/status/discards",

@@ -12,6 +12,13 @@ const EXPRESSION: RouteParam = required("query", Text, "PromQL expression.");
 
 const TIMEOUT: RouteParam = param("timeout", Duration, "Maximum execution time of the query.");
 
+const QUERY_ID: RouteParam = param(
+    "query_id",
+    Text,
+    "Name under which `/api/v1/status/active_queries` lists the query: up to 128 letters, digits and \
+     `-_.:`.",
+);
+
 const LOOKBACK: RouteParam = param(
     "lookback_delta",
     Duration,
@@ -86,6 +93,7 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         LIMIT,
         LOOKBACK,
         STATS,
+        QUERY_ID,
     ]),
     ApiRoute::new(
         "/query_range",
@@ -102,6 +110,7 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         LIMIT,
         LOOKBACK,
         STATS,
+        QUERY_ID,
     ]),
     ApiRoute::new(
         "/query_exemplars",
@@ -109,7 +118,7 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         |m| api(m, exemplars::query),
         "Returns the exemplars of the series that an expression selects.",
     )
-    .with_params(&[EXPRESSION, START, END]),
+    .with_params(&[EXPRESSION, START, END, QUERY_ID]),
     ApiRoute::new(
         "/format_query",
         mount(
@@ -151,6 +160,7 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         START,
         END,
         LIMIT,
+        QUERY_ID,
     ]),
     ApiRoute::new(
         "/labels",
@@ -158,14 +168,14 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         |m| api(m, series::label_names),
         "Returns label names.",
     )
-    .with_params(&[MATCH, START, END, LIMIT]),
+    .with_params(&[MATCH, START, END, LIMIT, QUERY_ID]),
     ApiRoute::new(
         "/label/{name}/values",
         mount_data(GET, ServerEndpoint::LabelValues),
         |m| api(m, series::label_values),
         "Returns the values of a label.",
     )
-    .with_params(&[MATCH, START, END, LIMIT]),
+    .with_params(&[MATCH, START, END, LIMIT, QUERY_ID]),
     ApiRoute::new(
         "/search/metric_names",
         mount_data(GET_POST, ServerEndpoint::LabelValues),
@@ -231,5 +241,6 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         |m| plain(m, read::remote_read),
         "Serves remote read requests, with samples or streamed chunks.",
     )
+    .with_params(&[QUERY_ID])
     .answers("application/x-protobuf"),
 ];

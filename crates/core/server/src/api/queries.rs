@@ -1,0 +1,206 @@
+//! `/api/v1/status/active_queries`, `/top_queries` and `/query_history`: the queries of this
+//! process, and the end of one by an administrator.
+
+use super::call::ApiCall;
+use super::form::{parse_integer, unescape_path};
+use super::status::json_document;
+use super::times::format_rfc3339;
+use crate::admission::history::{EndedQuery, QueryTotal};
+use crate::admission::run::QueryRun;
+use crate::http::failure::{ApiFailure, FailureCause};
+use axum::response::Response;
+use firn_model::error::ErrorKind;
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// Default and maximum number of expressions of each list in `top_queries`.
+const TOP: usize = 20;
+const TOP_MAX: usize = 1_000;
+
+/// Default and maximum number of queries in `query_history`.
+const HISTORY: usize = 100;
+const HISTORY_MAX: usize = 2_000;
+
+#[derive(Serialize)]
+struct QueriesDocument<T> {
+    queries: Vec<T>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ActiveQueryDocument {
+    id: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_id: Option<String>,
+    query: String,
+    handler: &'static str,
+    tenant: String,
+    client: String,
+    age_seconds: f64,
+    samples: u64,
+    bytes: usize,
+    phase: &'static str,
+}
+
+impl From<Arc<QueryRun>> for ActiveQueryDocument {
+    fn from(run: Arc<QueryRun>) -> Self {
+        let question = &run.question;
+        Self {
+            id: run.id,
+            query_id: question.query_id.clone(),
+            query: question.expression.clone(),
+            handler: question.handler,
+            tenant: question.tenant.as_str().to_owned(),
+            client: question.client.clone(),
+            age_seconds: run.age().as_secs_f64(),
+            samples: run.samples(),
+            bytes: run.bytes(),
+            phase: run.phase().name(),
+        }
+    }
+}
+
+/// Returns the queries that wait, run or are being answered, the oldest first.
+pub(crate) async fn active(call: ApiCall) -> Result<Response, ApiFailure> {
+    let registry = call.app.registry.clone();
+    respond(&call, move || QueriesDocument {
+        queries: documents::<ActiveQueryDocument, _>(registry.active()),
+    })
+    .await
+}
+
+fn documents<D: From<T>, T>(found: Vec<T>) -> Vec<D> {
+    found.into_iter().map(D::from).collect()
+}
+
+/// Returns a 200 response with the result of `collect`. It does not wait in the query queue, which
+/// may be the subject of the request, and is encoded on a blocking thread, because it may be long.
+async fn respond<T: Serialize>(
+    call: &ApiCall,
+    collect: impl FnOnce() -> T + Send + 'static,
+) -> Result<Response, ApiFailure> {
+    let document = spawn_blocking(move || json_document(&collect())).await;
+    let document = document.map_err(|_| ApiFailure::internal("the request failed: see the log"))?;
+    Ok(call.json(document?))
+}
+
+/// Ends the query with the number at the end of the path.
+pub(crate) async fn end(call: ApiCall) -> Result<Response, ApiFailure> {
+    let id = unescape_path(call.path.rsplit('/').next().unwrap_or_default())?;
+    let run = id.parse().ok().and_then(|id| call.app.registry.find(id));
+    let Some(run) = run else {
+        let cause = FailureCause::Request(ErrorKind::NotFound);
+        return Err(ApiFailure::new(cause, format!("no active query {id:?}")));
+    };
+    run.end();
+    call.app.metrics.queries_ended.inc();
+    tracing::info!(
+        id = run.id,
+        expression = run.question.expression,
+        client = run.question.client,
+        phase = run.phase().name(),
+        "query ended by an administrator"
+    );
+    respond(&call, move || QueriesDocument {
+        queries: documents::<ActiveQueryDocument, _>(vec![run]),
+    })
+    .await
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TopQueriesDocument {
+    top_by_count: Vec<TopQueryDocument>,
+    top_by_avg_duration: Vec<TopQueryDocument>,
+    top_by_sum_duration: Vec<TopQueryDocument>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TopQueryDocument {
+    query: String,
+    count: u64,
+    avg_duration_seconds: f64,
+    sum_duration_seconds: f64,
+}
+
+/// Returns the expressions with the most queries, the longest mean and the longest total duration.
+pub(crate) async fn top(call: ApiCall) -> Result<Response, ApiFailure> {
+    let limit = number(&call, "topN", TOP, TOP_MAX)?;
+    let registry = call.app.registry.clone();
+    respond(&call, move || {
+        let totals = registry.totals();
+        TopQueriesDocument {
+            top_by_count: top_by(&totals, limit, |total| total.count),
+            top_by_avg_duration: top_by(&totals, limit, QueryTotal::mean),
+            top_by_sum_duration: top_by(&totals, limit, |total| total.duration),
+        }
+    })
+    .await
+}
+
+fn top_by<K: Ord>(
+    totals: &[(Arc<str>, QueryTotal)],
+    limit: usize,
+    key: impl Fn(&QueryTotal) -> K,
+) -> Vec<TopQueryDocument> {
+    let mut order: Vec<_> = totals.iter().collect();
+    order.sort_by(|(a, x), (b, y)| key(y).cmp(&key(x)).then_with(|| a.cmp(b)));
+    let document = |(query, total): &(Arc<str>, QueryTotal)| TopQueryDocument {
+        query: query.to_string(),
+        count: total.count,
+        avg_duration_seconds: total.mean().as_secs_f64(),
+        sum_duration_seconds: total.duration.as_secs_f64(),
+    };
+    order.into_iter().take(limit).map(document).collect()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EndedQueryDocument {
+    query: String,
+    tenant: String,
+    client: String,
+    started_at: String,
+    duration_seconds: f64,
+}
+
+impl From<EndedQuery> for EndedQueryDocument {
+    fn from(ended: EndedQuery) -> Self {
+        Self {
+            query: ended.expression.to_string(),
+            tenant: ended.tenant,
+            client: ended.client,
+            started_at: format_rfc3339(ended.started),
+            duration_seconds: ended.duration.as_secs_f64(),
+        }
+    }
+}
+
+/// Returns queries that have ended, the newest first.
+pub(crate) async fn history(call: ApiCall) -> Result<Response, ApiFailure> {
+    let limit = number(&call, "limit", HISTORY, HISTORY_MAX)?;
+    let (registry, text) = (
+        call.app.registry.clone(),
+        call.form.get("search").to_owned(),
+    );
+    respond(&call, move || QueriesDocument {
+        queries: documents::<EndedQueryDocument, _>(registry.find_ended(&text, limit)),
+    })
+    .await
+}
+
+/// Parses a number of results. Fails if it is not from 1 to `max`.
+fn number(call: &ApiCall, name: &str, default: usize, max: usize) -> Result<usize, ApiFailure> {
+    let text = call.form.get(name);
+    if text.is_empty() {
+        return Ok(default);
+    }
+    let number = parse_integer(text)
+        .ok()
+        .and_then(|n| usize::try_from(n).ok());
+    number
+        .filter(|number| (1..=max).contains(number))
+        .ok_or_else(|| ApiFailure::parameter(name, format!("expected 1 to {max}, got {text:?}")))
+}
