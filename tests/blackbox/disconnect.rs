@@ -10,8 +10,9 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Maximum time that a query may continue. Without optimization everything is ten times slower.
-const LONGEST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
+/// Maximum time that a query may continue after its end. Without optimization everything is ten times slower.
+pub const LONGEST: Duration =
+    Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
 /// Pause between two polls of the server, which is part of the measured time.
 const POLL: Duration = Duration::from_millis(2);
@@ -76,7 +77,8 @@ const QUERIES: [(&str, i64); 19] = [
     ("last_over_time(wide[15m:1s])", 20),
 ];
 
-fn load(http: &Http) -> i64 {
+/// Stores the series `wide`. Returns the time of their newest sample.
+pub fn load(http: &Http) -> i64 {
     let newest = now_ms() - INTERVAL_MS;
     for start in (0..SERIES).step_by(500) {
         let one = |number: usize| {
@@ -183,7 +185,7 @@ fn query_of_a_client_that_went_stops_within_100_ms() {
 }
 
 /// Escapes a query for a URL.
-fn escaped(query: &str) -> String {
+pub fn escaped(query: &str) -> String {
     query
         .replace(' ', "%20")
         .replace('+', "%2B")

@@ -42,6 +42,7 @@ mod remote_write_musts;
 mod resources;
 mod retention;
 mod rules;
+mod running;
 mod scenario;
 mod scrape;
 mod sending;

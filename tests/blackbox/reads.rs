@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 /// Encodes a length-delimited protobuf field.
-fn bytes(number: u8, bytes: &[u8]) -> Vec<u8> {
+pub fn bytes(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     push_uvarint(&mut out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -18,7 +18,7 @@ fn bytes(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Encodes an integer field.
-fn integer(number: u8, value: i64) -> Vec<u8> {
+pub fn integer(number: u8, value: i64) -> Vec<u8> {
     let mut out = vec![number << 3];
     push_uvarint(&mut out, value as u64);
     out

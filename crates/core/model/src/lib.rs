@@ -58,6 +58,7 @@ pub mod metadata;
 pub mod metrics;
 pub mod names;
 pub mod order;
+pub mod query_limits;
 pub mod quote;
 pub mod regex;
 pub mod rounded;

@@ -26,6 +26,7 @@ pub(crate) mod page;
 pub(crate) mod queries;
 pub(crate) mod query;
 pub(crate) mod read;
+mod refusals;
 pub(crate) mod rule_editor;
 pub(crate) mod rules;
 pub(crate) mod search;

@@ -207,7 +207,7 @@ impl ServerAppState {
     pub(crate) fn begin_query(&self, question: RequestedQuery) -> Arc<QueryRun> {
         let allowance = QueryAllowance {
             budget: self.budgets.query(),
-            samples_max: u64::MAX,
+            samples_max: (self.parts.query.limits)().samples_max,
         };
         self.registry.begin(question, allowance)
     }

@@ -148,6 +148,7 @@ pub(crate) struct ServerMetrics {
     pub(crate) queries_running: InFlight,
     pub(crate) queries_refused: Counter,
     pub(crate) queries_ended: Counter,
+    pub(crate) queries_blocked: Counter,
     pub(crate) panics: Counter,
 }
 
@@ -166,6 +167,7 @@ impl Default for ServerMetrics {
             queries_running: InFlight::default(),
             queries_refused: Counter::default(),
             queries_ended: Counter::default(),
+            queries_blocked: Counter::default(),
             panics: Counter::default(),
         }
     }
@@ -287,6 +289,11 @@ impl ServerMetrics {
                 "firn_server_queries_ended_total",
                 "Queries that an administrator ended.",
                 &self.queries_ended,
+            ),
+            (
+                "firn_server_queries_blocked_total",
+                "Queries rejected because of `firn.blocked_queries`.",
+                &self.queries_blocked,
             ),
             (
                 "firn_server_panics_total",

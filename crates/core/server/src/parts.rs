@@ -14,6 +14,7 @@ use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::log::LogReplayProgress;
 use firn_model::metrics::Collect;
+use firn_model::query_limits::QueryLimits;
 use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlockStoreStats, StoreStats};
 use firn_model::store::Select;
@@ -184,8 +185,8 @@ pub struct QuerySettings {
     pub lookback_ms: i64,
     /// Value of `--query.max-samples`.
     pub samples_max: u64,
-    /// Returns `firn.query_series_limit` of the running configuration.
-    pub series_max: Provider<usize>,
+    /// Returns the limits of queries in the running configuration.
+    pub limits: Provider<Arc<QueryLimits>>,
     /// Returns `global.evaluation_interval` of the running configuration in milliseconds.
     pub default_subquery_step_ms: Provider<i64>,
 }
@@ -198,7 +199,7 @@ impl QuerySettings {
             lookback_ms: self.lookback_ms,
             default_subquery_step_ms: (self.default_subquery_step_ms)(),
             samples_max: self.samples_max,
-            series_max: (self.series_max)(),
+            series_max: (self.limits)().series_max,
             counts_samples,
         }
     }

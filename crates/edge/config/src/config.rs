@@ -45,6 +45,7 @@ use firn_config_schema::schema::{ConfigFindings, ConfigKey, ConfigValueShape, wa
 use firn_config_schema::section::ConfigSection;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
+use firn_model::query_limits::QueryLimits;
 use firn_rules::editing::namespace_from_file_name;
 use firn_rules::group::RuleGroup;
 use firn_scrape::ScrapeJobSettings;
@@ -83,10 +84,10 @@ pub struct Config {
     pub memory_limit: MemoryLimit,
     /// Limits of new series per hour, for all and per job.
     pub new_series: NewSeriesLimits,
-    /// `firn.query_series_limit`: maximum series of a query. `None` is no limit, as in Prometheus:
-    /// a query that Prometheus evaluates must not fail in Firn only because of its number of
-    /// series. The limits of memory and samples apply in addition.
-    pub query_series_max: Option<usize>,
+    /// Limits of every query, without which none is set, as in Prometheus: a query that Prometheus
+    /// evaluates must not fail in Firn only because of its number of series. The limits of memory
+    /// and samples apply in addition.
+    pub query_limits: Arc<QueryLimits>,
     /// `firn.sealing_jitter`: whether groups of series are sealed at different times.
     pub is_sealing_jittered: bool,
     /// `firn.sealing_background`: whether pages are created in the background instead of by writes.
@@ -202,7 +203,7 @@ impl Config {
                 all: firn::limit(firn, "new_series_limit"),
                 of_job: firn::limit(firn, "new_series_per_job_limit"),
             },
-            query_series_max: firn::limit(firn, "query_series_limit"),
+            query_limits: Arc::new(firn::query_limits(firn)?),
             duplicates: firn::duplicates(firn),
             is_sealing_jittered: firn.flag("sealing_jitter"),
             seals_in_background: firn.flag("sealing_background"),

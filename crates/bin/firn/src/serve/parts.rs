@@ -147,13 +147,13 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
 }
 
 fn query_settings(settings: &Settings, running: &Arc<ActiveConfig>) -> QuerySettings {
-    let (series, interval) = (running.clone(), running.clone());
+    let (limits, interval) = (running.clone(), running.clone());
     QuerySettings {
         features: JobFeatures::from_command_line(settings).language,
         per_step_stats: settings.has_feature(Feature::PerStepStats),
         lookback_ms: settings.lookback.as_millis() as i64,
         samples_max: settings.query_samples_max,
-        series_max: Arc::new(move || series.config().query_series_max.unwrap_or(usize::MAX)),
+        limits: Arc::new(move || limits.config().query_limits.clone()),
         default_subquery_step_ms: Arc::new(move || {
             interval.config().evaluation_interval.as_millis() as i64
         }),

@@ -3,6 +3,7 @@
 
 use super::answer::{QueryResponse, ResponseAnnotations, document};
 use super::call::ApiCall;
+use super::refusals::{QueryLanguage, check_ranges, check_texts};
 use super::times::parse_duration_nanos;
 use crate::http::failure::ApiFailure;
 use crate::http::produce::RenderedText;
@@ -12,7 +13,7 @@ use crate::query_log::LoggedQuery;
 use crate::query_stats::{QueryTimings, StatsDocument};
 use crate::watched::WatchedStore;
 use axum::response::Response;
-use firn_model::sample::TimestampMs;
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::sync::lock;
 use firn_promql::value::{QueryResult, QueryValue};
 use firn_promql::{EvalTime, Options, QueryContext};
@@ -60,6 +61,7 @@ pub(crate) async fn range(call: ApiCall) -> Result<Response, ApiFailure> {
         return Err(ApiFailure::parameter("step", why));
     }
     check_steps(start, end, step_ns, call.app.limits().steps_max)?;
+    check_ranges(&call, [TimeRange::new(start, end)])?;
     evaluate(call, time, limit).await
 }
 
@@ -141,6 +143,7 @@ async fn evaluate(
     let deadline = Instant::now() + timeout(&call)?;
     let options = options(&call)?;
     let text = call.form.get("query").to_owned();
+    check_texts(&call, std::slice::from_ref(&text), QueryLanguage::Promql).await?;
     let logged = call.app.parts.query_log.is_on().then(|| LoggedQuery {
         query: text.clone(),
         time,

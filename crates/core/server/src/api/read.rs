@@ -8,6 +8,7 @@
 //! Invariant: a stream holds its selections, the piece being written and a few queued pieces. A
 //! client that does not read delays only its own request.
 use super::call::{ApiCall, not_ready};
+use super::refusals::{QueryLanguage, check_ranges, check_texts};
 use crate::admission::run::{ENDED, QueryPhase, QueryRun};
 use crate::app::ServerApp;
 use crate::http::body;
@@ -99,6 +100,8 @@ async fn answer(
     let clock = app.parts.env.clock.clone();
     let external = (app.parts.external_labels)();
     let texts: Vec<String> = request.queries.iter().map(format_selector).collect();
+    check_ranges(&call, request.queries.iter().map(|query| query.range))?;
+    check_texts(&call, &texts, QueryLanguage::Matchers).await?;
     let samples_max = app.limits().read_samples_max;
     let read = call.compute_asking(&texts, deadline, move |run| {
         let (budget, cancel) = (run.budget(), run.cancel());
@@ -176,7 +179,8 @@ async fn read_request(app: &ServerApp, body: Body) -> Result<ReadRequest, ApiFai
     decoded.map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
 }
 
-/// Returns the query as a selector in PromQL's syntax, for the record of active queries.
+/// Returns the query as a selector in PromQL's syntax, for the record of active queries
+/// and for `firn.blocked_queries`, in the same form as Mimir.
 fn format_selector(query: &ReadQuery) -> String {
     let matchers: Vec<_> = query.matchers.iter().map(Matcher::to_string).collect();
     format!("{{{}}}", matchers.join(","))

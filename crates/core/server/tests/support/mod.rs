@@ -508,7 +508,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             per_step_stats: true,
             lookback_ms: 300_000,
             samples_max: 50_000_000,
-            series_max: Arc::new(|| usize::MAX),
+            limits: Arc::new(Arc::default),
             default_subquery_step_ms: Arc::new(|| 60_000),
         },
         query_log: Arc::default(),

@@ -3,9 +3,10 @@
 //! Access and aggregation have readers of their own.
 
 use super::{access, aggregation, cluster};
-use ConfigValueShape::{Bool, Choice, Count, Duration, Path, Section, Size, Text};
+use ConfigValueShape::{Bool, Choice, Count, Duration, List, Path, Section, Size, Text};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
 use firn_config_schema::section::ConfigSection;
+use firn_model::query_limits::{BlockedQuery, QueryLimits};
 use firn_model::units::parse_size;
 use firn_storage::store::DuplicatePolicy;
 use firn_yaml::YamlError;
@@ -42,6 +43,28 @@ pub const KEYS: &[ConfigKey] = &[
          tenant. A query that matches more series fails before it reads samples; the error \
          contains their number. A series counts for a selector if it has a sample in one of the \
          two-hour windows that the selector's time range overlaps. 0 means no limit. A config \
+         reload applies changes.",
+    ),
+    key("query_samples_limit", Count).explained(
+        "0",
+        "Maximum number of samples that one query may read from the store in total, for every \
+         tenant. `--query.max-samples` limits the samples that a query holds at one time. A query \
+         that reads more samples fails; the error contains their number. 0 means no limit. A config \
+         reload applies changes.",
+    ),
+    key("query_range_limit", Duration).explained(
+        "0s",
+        "Maximum time between the start and the end of a range query or a remote read, for every \
+         tenant, as Mimir's `max_total_query_length`. Firn rejects a longer query before it starts. \
+         0 means no limit. A config reload applies changes.",
+    ),
+    key("blocked_queries", List(&Section(&[BLOCKED]))).explained(
+        "[]",
+        "Queries that Firn rejects before they start, as Mimir's `blocked_queries`: a list of \
+         `{pattern, regex, reason}`. A `pattern` is the text of an instant or range query, as sent \
+         or as formatted by PromQL's printer, or the matchers of a remote read in the form \
+         `{__name__=\"up\",job=\"node\"}`. With `regex: true` it is a regular expression that must \
+         match the whole text. The error contains the `reason`. Rules are not blocked. A config \
          reload applies changes.",
     ),
     key("duplicates", Choice(&["keep-first", "keep-last", "max"])).explained(
@@ -81,6 +104,12 @@ pub const KEYS: &[ConfigKey] = &[
         "Rules that aggregate samples during ingestion, so that their source series need not be \
          stored. See [aggregation.md](aggregation.md). A config reload applies changes.",
     ),
+];
+
+const BLOCKED: &[ConfigKey] = &[
+    key("pattern", Text).required(),
+    key("regex", Bool),
+    key("reason", Text),
 ];
 
 const RULES: &[ConfigKey] = &[
@@ -177,6 +206,24 @@ pub fn duplicates(section: ConfigSection<'_>) -> DuplicatePolicy {
 pub fn limit(section: ConfigSection<'_>, key: &str) -> Option<usize> {
     let limit = section.count_if_set(key);
     limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// Returns the limits of every query.
+pub fn query_limits(section: ConfigSection<'_>) -> Result<QueryLimits, YamlError> {
+    let range_max = section.exact_duration("query_range_limit");
+    let blocked = section.sections("blocked_queries").map(|blocked| {
+        let (pattern, reason) = (blocked.text("pattern"), blocked.text("reason"));
+        BlockedQuery::new(pattern, blocked.flag("regex"), reason)
+            .map_err(|e| blocked.error(format!("firn.blocked_queries: {}", e.message)))
+    });
+    Ok(QueryLimits {
+        series_max: limit(section, "query_series_limit").unwrap_or(usize::MAX),
+        samples_max: section
+            .count_if_set("query_samples_limit")
+            .unwrap_or(u64::MAX),
+        range_max: Some(range_max).filter(|max| !max.is_zero()),
+        blocked: blocked.collect::<Result<_, _>>()?,
+    })
 }
 
 /// Returns the `memory_limit` of the section.

@@ -237,6 +237,14 @@ fn config_not_understood_names_place_and_key() {
             "2:23: firn.query_series_limit: not a count: \"-1\"",
         ),
         (
+            "firn:\n  blocked_queries: [{pattern: up}, {pattern: '(', regex: true}]\n",
+            "2:35: firn.blocked_queries: error parsing regexp: missing closing ): `(`",
+        ),
+        (
+            "firn:\n  blocked_queries: [{regex: true}]\n",
+            "2:21: firn.blocked_queries[0]: pattern is missing or empty",
+        ),
+        (
             "firn: {wal_sync: sometimes}\n",
             "1:18: firn.wal_sync: not one of always, interval, none: \"sometimes\"",
         ),
