@@ -10,7 +10,8 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Maximum time that a query may continue after its end. Without optimization everything is ten times slower.
+/// Maximum time that a query may continue after its end. Without optimization everything is ten
+/// times slower.
 pub const LONGEST: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
 

@@ -1,10 +1,11 @@
 //! Queries that run: an administrator finds and ends them in every phase, and the config refuses
-//! some before they start.
+//! some before they start. Counts of series, label values and selected metric names.
 
 use crate::disconnect::{LONGEST, escaped, load};
 use crate::harness::http::Http;
 use crate::harness::server::{DEADLINE, Server, wait_for};
-use crate::harness::write::compress;
+use crate::harness::write::{Series, body, compress};
+use crate::now_ms;
 use crate::raw::{Ask, Reply};
 use crate::reads::{bytes, integer};
 use serde_json::Value;
@@ -139,6 +140,12 @@ fn query_that_is_ended_while_it_waits_or_evaluates_frees_the_processor() {
             let second = wait_phase(&http, "waiting", &["wait"]);
             end(&http, second);
             check_ended(&waiting.join().unwrap(), query);
+            if query == SLOW {
+                assert!(
+                    load_of(&server) > 0.5,
+                    "the query does not use the processor"
+                );
+            }
             end(&http, id);
             times.push(wait_gone(&http, id));
             check_ended(&running.join().unwrap(), query);
@@ -248,7 +255,8 @@ fn query_of_a_rule_is_listed_and_ended_like_others() {
 #[test]
 fn limits_and_blocked_queries_refuse_before_the_query_starts_and_follow_a_reload() {
     let folder = tempfile::tempdir().unwrap();
-    let config = "firn:\n  query_samples_limit: 1000\n  query_range_limit: 15m\n  blocked_queries:\n  \
+    let config = "firn:\n  query_samples_limit: 1000\n  query_range_limit: 15m\n  \
+                  blocked_queries:\n  \
                   - {pattern: ' count(wide) ', reason: use the rule}\n  \
                   - {pattern: '.*__name__=\"wide\".*', regex: true}\n";
     let server = start(folder.path(), config, &["--web.enable-lifecycle"]);
@@ -311,4 +319,94 @@ fn limits_and_blocked_queries_refuse_before_the_query_starts_and_follow_a_reload
     }
     reload("{}\n");
     assert_eq!(read().status, 200);
+}
+
+fn series(name: &str, job: &str, i: &str, time: i64) -> Series {
+    Series::new(
+        &[("__name__", name), ("i", i), ("job", job)],
+        &[(time, 1.0)],
+    )
+}
+
+#[test]
+fn label_values_and_series_are_counted_as_in_mimir() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), "scrape_configs: []\n", &[]);
+    let http = server.http();
+    let (now, old) = (now_ms(), now_ms() - 25 * 60_000);
+    let all = [
+        series("m", "a", "0", now),
+        series("m", "a", "1", now),
+        series("m", "a", "2", now),
+        series("m", "b", "0", now),
+        series("old", "c", "0", old),
+    ];
+    assert_eq!(http.write(&body(&all)).status, 204);
+    let get = |path: &str| http.get(&format!("/prometheus/api/v1/cardinality/{path}"));
+    let counts = |document: &Value| {
+        let labels = document["cardinality"].as_array().unwrap();
+        let count = |label: &Value| {
+            let name = label["label_name"].as_str().unwrap();
+            format!("{name} {}", label["label_values_count"])
+        };
+        labels.iter().map(count).collect::<Vec<_>>()
+    };
+    let names = get("label_names").json();
+    assert_eq!(names["label_values_count_total"], 8, "{names}");
+    assert_eq!(names["label_names_count"], 3, "{names}");
+    assert_eq!(counts(&names), ["i 3", "job 3", "__name__ 2"]);
+    let active = get("label_names?count_method=active&limit=2").json();
+    assert_eq!(active["label_values_count_total"], 6, "{active}");
+    assert_eq!(counts(&active), ["i 3", "job 2"]);
+    let form = [("label_names[]", "job"), ("selector", "m"), ("limit", "1")];
+    let values = http.post("/api/v1/cardinality/label_values", &form);
+    let expected = serde_json::json!({"series_count_total": 4, "labels": [{
+        "label_name": "job", "label_values_count": 2, "series_count": 4,
+        "cardinality": [{"label_value": "a", "series_count": 3}],
+    }]});
+    assert_eq!(values.json(), expected);
+    for (selector, count) in [("m", 4), ("old", 0), ("{job=\"b\"}", 1)] {
+        let path = format!("active_series?selector={}", escaped(selector));
+        let found = get(&path).json();
+        assert_eq!(
+            found["data"].as_array().unwrap().len(),
+            count,
+            "{selector}: {found}"
+        );
+    }
+    for (path, why) in [
+        ("label_values", "'label_names[]' param is required\n"),
+        (
+            "label_names?limit=501",
+            "'limit' param cannot be greater than '500'\n",
+        ),
+        (
+            "label_names?limit=-1",
+            "'limit' param cannot be less than '0'\n",
+        ),
+        ("active_series", "missing 'selector' parameter\n"),
+        ("label_names?count_method=all", "'count_method' param 'all'"),
+        ("label_names?selector=sum(m)", "parse error"),
+    ] {
+        let answer = get(path);
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        assert!(answer.body.contains(why), "{path}: {}", answer.body);
+    }
+}
+
+#[test]
+fn metric_names_of_queries_are_counted_with_their_expressions() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), "scrape_configs: []\n", &[]);
+    let http = server.http();
+    http.query("sum(rate(first[5m])) + first", now_ms());
+    http.query("second", now_ms());
+    let stats = http.get("/api/v1/status/metric_names_stats").json();
+    let records = stats["data"]["records"].as_array().unwrap();
+    assert_eq!(records.len(), 2, "{stats}");
+    assert_eq!(records[0]["metricName"], "first");
+    assert_eq!(records[0]["requestsCount"], 2);
+    assert_eq!(records[0]["queries"][0], "sum(rate(first[5m])) + first");
+    let age = now_ms() / 1000 - records[1]["lastRequestTimestamp"].as_i64().unwrap();
+    assert!((0..60).contains(&age), "{stats}");
 }

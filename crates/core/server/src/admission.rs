@@ -12,6 +12,7 @@ pub(crate) mod active;
 pub(crate) mod budgets;
 pub(crate) mod history;
 pub(crate) mod limits;
+pub(crate) mod metric_names;
 pub(crate) mod queries;
 pub(crate) mod question;
 pub(crate) mod queue;

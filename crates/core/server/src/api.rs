@@ -9,6 +9,7 @@ pub(crate) mod alertmanagers;
 mod answer;
 pub(crate) mod blocks;
 pub(crate) mod call;
+pub(crate) mod cardinality;
 pub(crate) mod cluster;
 pub(crate) mod consoles;
 pub(crate) mod discards;

@@ -9,7 +9,8 @@
 //! tls         TLS handshakes of the listener                    uses http
 //! app, parts  state shared by all requests                      use json, admission, http, access
 //! query_log   the query log                                     uses parts
-//! asking      queries of one rule or console page               uses query_log
+//! watched     a store that counts the reads of a query          uses admission
+//! asking      queries of one rule or console page               uses query_log, watched
 //! rules       queries of rules                 uses app, admission, query_log, asking
 //! files       files of the operator, by the paths of requests
 //! api         handlers of the endpoints                         uses all of the above

@@ -222,13 +222,14 @@ impl Collect for ServerMetrics {
             "Bytes of sent response bodies, as transferred.",
             |metrics| MetricValue::Counter(metrics.response_bytes.get() as f64),
         );
+        self.collect_gauges(sink);
         self.collect_totals(sink);
     }
 }
 
 impl ServerMetrics {
-    /// Collects the metrics that are not separated by endpoint: connections, queries and panics.
-    fn collect_totals(&self, sink: &mut dyn MetricSink) {
+    /// Collects the gauges that are not separated by endpoint: connections, requests and queries.
+    fn collect_gauges(&self, sink: &mut dyn MetricSink) {
         let gauges: [(&str, &str, &InFlight); 4] = [
             (
                 "firn_server_connections",
@@ -254,6 +255,10 @@ impl ServerMetrics {
         for (name, help, gauge) in gauges {
             sink.metric(name, help, &[], MetricValue::Gauge(gauge.get()));
         }
+    }
+
+    /// Collects the counters that are not separated by endpoint: connections, queries and panics.
+    fn collect_totals(&self, sink: &mut dyn MetricSink) {
         let counters = [
             (
                 "firn_server_connections_total",

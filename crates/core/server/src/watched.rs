@@ -58,6 +58,7 @@ impl WatchedStore {
 
 impl Select for WatchedStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.run.count_metric_names(request.matchers);
         let found = self.look_up(|store| store.select(request))?;
         Ok(Arc::new(WatchedSelection {
             found,

@@ -127,7 +127,8 @@ impl QueryHistory {
         found.take(limit).cloned().collect()
     }
 
-    /// Returns the totals of the current period and the one before, at `now` on the monotonic clock.
+    /// Returns the totals of the current period and the one before, at `now` on the monotonic
+    /// clock.
     pub(super) fn totals(&mut self, now: Duration) -> Vec<(Arc<str>, QueryTotal)> {
         self.start_period(now);
         let mut totals = self.current.clone();

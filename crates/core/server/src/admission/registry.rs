@@ -5,6 +5,7 @@
 //! entries is limited by the queue, its places and the number of connections.
 
 use super::history::{EndedQuery, QueryHistory, QueryTotal};
+use super::metric_names::{MetricNameStat, MetricNameStats};
 use super::question::RequestedQuery;
 use super::run::{QueryAllowance, QueryRun};
 use firn_model::env::Clock;
@@ -23,6 +24,7 @@ struct QueryRegistryState {
     last_id: u64,
     active: BTreeMap<u64, Weak<QueryRun>>,
     history: QueryHistory,
+    metric_names: MetricNameStats,
 }
 
 impl QueryRegistry {
@@ -70,6 +72,17 @@ impl QueryRegistry {
     /// Returns up to `limit` ended queries whose expression contains `text`, the newest first.
     pub(crate) fn find_ended(&self, text: &str, limit: usize) -> Vec<EndedQuery> {
         lock(&self.state).history.find(text, limit)
+    }
+
+    /// Counts a look-up of series with the metric name `name` by the query `run`.
+    pub(super) fn count_metric_name(&self, name: &[u8], run: &QueryRun) {
+        let now = self.clock.now_ms();
+        lock(&self.state).metric_names.add(name, run, now);
+    }
+
+    /// Returns the metric names that queries have selected, in any order.
+    pub(crate) fn metric_names(&self) -> Vec<(String, MetricNameStat)> {
+        lock(&self.state).metric_names.all()
     }
 
     /// Returns the totals of ended queries by expression.

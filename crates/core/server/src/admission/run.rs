@@ -1,5 +1,4 @@
-//! A query from its arrival to the end of its response, whoever started it: a request, a rule or a
-//! console page.
+//! A query of a request, a rule or a console page, from its arrival to the end of its response.
 //!
 //! ```text
 //! wait (in the queue) -> evaluate <-> select (look-up in the store) -> encode -> dropped
@@ -14,6 +13,8 @@ use super::registry::QueryRegistry;
 use firn_model::budget::Budget;
 use firn_model::cancel::{CancelReason, CancelToken};
 use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::METRIC_NAME;
+use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimestampMs;
 use std::fmt;
 use std::pin::pin;
@@ -155,6 +156,14 @@ impl QueryRun {
         }
         let message = format!("query reads too many samples: {read} samples, limit {max}");
         Err(Error::new(ErrorKind::Limited, message))
+    }
+
+    /// Counts the metric names that a look-up of samples with these matchers selects.
+    pub(crate) fn count_metric_names(&self, matchers: &[Matcher]) {
+        let names = matchers
+            .iter()
+            .filter(|matcher| matcher.op() == MatchOp::Equal && matcher.name() == METRIC_NAME);
+        names.for_each(|matcher| self.registry.count_metric_name(matcher.value(), self));
     }
 
     /// Ends the query in any phase: its work is canceled, its client gets an error.

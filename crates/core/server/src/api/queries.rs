@@ -1,11 +1,12 @@
-//! `/api/v1/status/active_queries`, `/top_queries` and `/query_history`: the queries of this
-//! process, and the end of one by an administrator.
+//! `/api/v1/status/active_queries`, `/top_queries`, `/query_history` and `/metric_names_stats`: the
+//! queries of this process, and the end of one by an administrator.
 
 use super::call::ApiCall;
 use super::form::{parse_integer, unescape_path};
 use super::status::json_document;
 use super::times::format_rfc3339;
 use crate::admission::history::{EndedQuery, QueryTotal};
+use crate::admission::metric_names::MetricNameStat;
 use crate::admission::run::QueryRun;
 use crate::http::failure::{ApiFailure, FailureCause};
 use axum::response::Response;
@@ -21,6 +22,10 @@ const TOP_MAX: usize = 1_000;
 /// Default and maximum number of queries in `query_history`.
 const HISTORY: usize = 100;
 const HISTORY_MAX: usize = 2_000;
+
+/// Default and maximum number of names in `metric_names_stats`.
+const METRIC_NAMES: usize = 1_000;
+const METRIC_NAMES_MAX: usize = 2_000;
 
 #[derive(Serialize)]
 struct QueriesDocument<T> {
@@ -187,6 +192,42 @@ pub(crate) async fn history(call: ApiCall) -> Result<Response, ApiFailure> {
     );
     respond(&call, move || QueriesDocument {
         queries: documents::<EndedQueryDocument, _>(registry.find_ended(&text, limit)),
+    })
+    .await
+}
+
+#[derive(Serialize)]
+struct MetricNamesDocument {
+    records: Vec<MetricNameDocument>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MetricNameDocument {
+    metric_name: String,
+    requests_count: u64,
+    /// Time in seconds since the epoch.
+    last_request_timestamp: i64,
+    queries: Vec<String>,
+}
+
+/// Returns the metric names that queries have selected, the most frequent first.
+pub(crate) async fn metric_names(call: ApiCall) -> Result<Response, ApiFailure> {
+    let limit = number(&call, "limit", METRIC_NAMES, METRIC_NAMES_MAX)?;
+    let registry = call.app.registry.clone();
+    respond(&call, move || {
+        let mut names = registry.metric_names();
+        names.sort_by(|(a, x), (b, y)| y.count.cmp(&x.count).then_with(|| a.cmp(b)));
+        names.truncate(limit);
+        let record = |(name, stat): (String, MetricNameStat)| MetricNameDocument {
+            metric_name: name,
+            requests_count: stat.count,
+            last_request_timestamp: stat.last.div_euclid(1000),
+            queries: stat.expressions,
+        };
+        MetricNamesDocument {
+            records: names.into_iter().map(record).collect(),
+        }
     })
     .await
 }

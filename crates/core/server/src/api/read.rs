@@ -261,8 +261,8 @@ impl ReadSelections {
         Ok((message.finish(), self.memory))
     }
 
-    /// Sends the frames of all series in pieces, until the client disconnects, the query is ended or
-    /// `deadline` passes. Blocks while the client does not read.
+    /// Sends the frames of all series in pieces, until the client disconnects, the query is ended
+    /// or `deadline` passes. Blocks while the client does not read.
     fn send(
         &self,
         frame_bytes_max: usize,

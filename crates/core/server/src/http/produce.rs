@@ -107,8 +107,8 @@ pub(crate) fn respond(
     respond_of_query(source, content_type, encoding, None)
 }
 
-/// Returns a response like [`respond`] for the query of `run`. If the query is ended, the connection
-/// is closed before the end of the response, because its status was already sent.
+/// Returns a response like [`respond`] for the query of `run`. If the query is ended, the
+/// connection is closed before the end of the response, because its status was already sent.
 pub(crate) fn respond_of_query(
     mut source: impl ResponseProducer + 'static,
     content_type: &'static str,

@@ -1,6 +1,7 @@
 //! The table of routes: path, methods, scope, visible data, parameters and documentation. The
 //! router, the OpenAPI document and `docs/api.md` are generated from it.
 
+mod cardinality;
 mod cells;
 mod operations;
 mod pages;
@@ -35,8 +36,9 @@ pub(crate) struct RouteSection {
 }
 
 /// All sections, in the order of the documentation.
-pub(crate) const SECTIONS: [RouteSection; 12] = [
+pub(crate) const SECTIONS: [RouteSection; 13] = [
     section("Queries", "/api/v1", QUERIES),
+    section("Cardinality", "/api/v1", cardinality::CARDINALITY),
     section("Running queries", "/api/v1", running::RUNNING),
     section("Writes", "/api/v1", WRITES),
     section("Writes at other systems' paths", "", WRITES_OF_OTHERS),
@@ -255,8 +257,8 @@ const STATUS: &[ApiRoute] = &[
         "/status/cluster",
         state(ServerEndpoint::Status),
         |m| plain(m, cluster::cluster),
-        "Returns the nodes and partitions of the cluster as this node sees them, and its `fault`, if \
-         any. Works during the start.",
+        "Returns the nodes and partitions of the cluster as this node sees them, and its `fault`, \
+         if any. Works during the start.",
     ),
     ApiRoute::new(
         "/status/discards",

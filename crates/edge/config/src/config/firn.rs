@@ -49,14 +49,14 @@ pub const KEYS: &[ConfigKey] = &[
         "0",
         "Maximum number of samples that one query may read from the store in total, for every \
          tenant. `--query.max-samples` limits the samples that a query holds at one time. A query \
-         that reads more samples fails; the error contains their number. 0 means no limit. A config \
-         reload applies changes.",
+         that reads more samples fails; the error contains their number. 0 means no limit. A \
+         config reload applies changes.",
     ),
     key("query_range_limit", Duration).explained(
         "0s",
         "Maximum time between the start and the end of a range query or a remote read, for every \
-         tenant, as Mimir's `max_total_query_length`. Firn rejects a longer query before it starts. \
-         0 means no limit. A config reload applies changes.",
+         tenant, as Mimir's `max_total_query_length`. Firn rejects a longer query before it \
+         starts. 0 means no limit. A config reload applies changes.",
     ),
     key("blocked_queries", List(&Section(&[BLOCKED]))).explained(
         "[]",

@@ -15,8 +15,8 @@ const TIMEOUT: RouteParam = param("timeout", Duration, "Maximum execution time o
 const QUERY_ID: RouteParam = param(
     "query_id",
     Text,
-    "Name under which `/api/v1/status/active_queries` lists the query: up to 128 letters, digits and \
-     `-_.:`.",
+    "Name under which `/api/v1/status/active_queries` lists the query: up to 128 letters, digits \
+     and `-_.:`.",
 );
 
 const LOOKBACK: RouteParam = param(

@@ -47,4 +47,15 @@ pub(super) const RUNNING: &[ApiRoute] = &[
         param("search", Text, "Only queries that contain this text."),
         param("limit", Count, "Maximum number of queries (default: 100)."),
     ]),
+    ApiRoute::new(
+        "/status/metric_names_stats",
+        state(ServerEndpoint::Status),
+        |m| api(m, queries::metric_names),
+        "Returns how often queries selected each metric name since the start, with examples.",
+    )
+    .with_params(&[param(
+        "limit",
+        Count,
+        "Maximum number of names, up to 2,000 (default: 1,000).",
+    )]),
 ];

@@ -1,0 +1,363 @@
+//! `/api/v1/cardinality/...`: numbers of series and values by label, with Mimir's parameters,
+//! documents and error texts.
+//!
+//! Invariant: labels are counted one after the other, so that the memory is that of the selection
+//! and of one column. Series count if they have a sample in the range of the count method.
+
+use super::answer::push_labels;
+use super::call::{ApiCall, not_ready};
+use super::form::parse_integer;
+use crate::admission::run::QueryRun;
+use crate::app::ServerApp;
+use crate::http::failure::ApiFailure;
+use crate::http::produce::RenderedText;
+use crate::metrics::ServerEndpoint;
+use crate::watched::WatchedStore;
+use axum::extract::Request;
+use axum::response::Response;
+use firn_model::budget::Reservation;
+use firn_model::columns::SeriesBatch;
+use firn_model::error::Error;
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
+use firn_model::store::{Select, SelectRequest, Selection};
+use firn_model::tenant::TenantId;
+use firn_promql::value::PromqlError;
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Default and maximum number of entries of a list, the same as Mimir's.
+const LIMIT: i64 = 20;
+const LIMIT_MAX: i64 = 500;
+
+/// Maximum age of the newest sample of a series in memory, in milliseconds: the time of one block.
+const IN_MEMORY_MS: i64 = 2 * 3_600_000;
+
+/// Maximum age of the newest sample of an active series, in milliseconds, the same as Mimir's
+/// default.
+const ACTIVE_MS: i64 = 20 * 60_000;
+
+/// Number of series whose newest samples are read at once.
+const SERIES_PER_READ: usize = 1024;
+
+/// Memory of a value and its count in a list, in bytes, beside its text.
+const VALUE_BYTES: usize = 2 * size_of::<LabelValueDocument>() + size_of::<u64>();
+
+/// Parameters of a request.
+struct CardinalityRequest {
+    selector: String,
+    /// Values of `label_names[]`.
+    names: Vec<String>,
+    age_ms: i64,
+    limit: usize,
+}
+
+impl CardinalityRequest {
+    fn read(call: &ApiCall) -> Result<Self, ApiFailure> {
+        let bad = |why: String| Err(ApiFailure::bad_data(why));
+        if call.form.all("selector").count() > 1 {
+            return bad("multiple 'selector' params are not allowed".to_owned());
+        }
+        let age_ms = match call.form.get("count_method") {
+            "" | "inmemory" => IN_MEMORY_MS,
+            "active" => ACTIVE_MS,
+            other => {
+                return bad(format!(
+                    "invalid 'count_method' param '{other}'. valid options are: [inmemory,active]"
+                ));
+            }
+        };
+        let limit = match call.form.get("limit") {
+            "" => LIMIT,
+            text => parse_integer(text).map_err(ApiFailure::bad_data)?,
+        };
+        if limit < 0 {
+            return bad("'limit' param cannot be less than '0'".to_owned());
+        }
+        if limit > LIMIT_MAX {
+            return bad(format!(
+                "'limit' param cannot be greater than '{LIMIT_MAX}'"
+            ));
+        }
+        Ok(Self {
+            selector: call.form.get("selector").to_owned(),
+            names: call.form.all("label_names[]").map(str::to_owned).collect(),
+            age_ms,
+            limit: limit as usize,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct LabelNamesDocument {
+    label_values_count_total: usize,
+    label_names_count: usize,
+    cardinality: Vec<LabelNameDocument>,
+}
+
+#[derive(Serialize)]
+struct LabelNameDocument {
+    label_name: String,
+    label_values_count: usize,
+}
+
+#[derive(Serialize)]
+struct LabelValuesDocument {
+    series_count_total: usize,
+    labels: Vec<LabelDocument>,
+}
+
+#[derive(Serialize)]
+struct LabelDocument {
+    label_name: String,
+    label_values_count: usize,
+    series_count: u64,
+    cardinality: Vec<LabelValueDocument>,
+}
+
+#[derive(Serialize)]
+struct LabelValueDocument {
+    label_value: String,
+    series_count: u64,
+}
+
+/// Returns the number of values of each label name.
+pub(crate) async fn label_names(app: ServerApp, request: Request) -> Response {
+    respond(&app, request, ServerEndpoint::Labels, |series, request| {
+        let mut labels = Vec::new();
+        for name in series.names()? {
+            let label_values_count = series.values(&name)?.len();
+            if label_values_count > 0 {
+                labels.push(LabelNameDocument {
+                    label_name: name,
+                    label_values_count,
+                });
+            }
+        }
+        // Stable: labels with equal counts stay in the order of their names.
+        labels.sort_by_key(|label| std::cmp::Reverse(label.label_values_count));
+        let label_names_count = labels.len();
+        let counts = labels.iter().map(|label| label.label_values_count);
+        let label_values_count_total = counts.sum();
+        labels.truncate(request.limit);
+        encode(&LabelNamesDocument {
+            label_values_count_total,
+            label_names_count,
+            cardinality: labels,
+        })
+    })
+    .await
+}
+
+/// Returns the number of series of each value of the labels `label_names[]`.
+pub(crate) async fn label_values(app: ServerApp, request: Request) -> Response {
+    respond(
+        &app,
+        request,
+        ServerEndpoint::LabelValues,
+        |series, request| {
+            if request.names.is_empty() {
+                return Err(ApiFailure::bad_data("'label_names[]' param is required"));
+            }
+            let mut labels = Vec::new();
+            for name in &request.names {
+                let mut values = series.values(name)?;
+                values.sort_by(|a, b| {
+                    let by_count = b.series_count.cmp(&a.series_count);
+                    by_count.then_with(|| a.label_value.cmp(&b.label_value))
+                });
+                labels.push(LabelDocument {
+                    label_name: name.clone(),
+                    label_values_count: values.len(),
+                    series_count: values.iter().map(|value| value.series_count).sum(),
+                    cardinality: values.into_iter().take(request.limit).collect(),
+                });
+            }
+            labels.sort_by(|a, b| {
+                let by_count = b.series_count.cmp(&a.series_count);
+                by_count.then_with(|| a.label_name.cmp(&b.label_name))
+            });
+            encode(&LabelValuesDocument {
+                series_count_total: series.indexes.len(),
+                labels,
+            })
+        },
+    )
+    .await
+}
+
+/// Returns the label sets of the active series that the parameter `selector` selects.
+pub(crate) async fn active_series(app: ServerApp, request: Request) -> Response {
+    respond(&app, request, ServerEndpoint::Series, |series, request| {
+        if request.selector.is_empty() {
+            return Err(ApiFailure::bad_data("missing 'selector' parameter"));
+        }
+        let mut out = br#"{"data":["#.to_vec();
+        for (i, index) in series.indexes.iter().enumerate() {
+            if i % SERIES_PER_READ == 0 {
+                series
+                    .select
+                    .run
+                    .cancel()
+                    .check()
+                    .map_err(ApiFailure::execution)?;
+                let more = out.capacity().saturating_sub(series.memory.bytes());
+                series.memory.grow(more).map_err(ApiFailure::execution)?;
+            }
+            if i > 0 {
+                out.push(b',');
+            }
+            push_labels(&mut out, series.selection.labels(*index).as_ref());
+        }
+        out.extend_from_slice(b"]}");
+        Ok(out)
+    })
+    .await
+}
+
+fn encode(document: &impl Serialize) -> Result<Vec<u8>, ApiFailure> {
+    serde_json::to_vec(document).map_err(|e| ApiFailure::internal(e.to_string()))
+}
+
+/// Answers a request with the document that `count` returns. Errors are plain text, as in Mimir.
+async fn respond(
+    app: &ServerApp,
+    request: Request,
+    endpoint: ServerEndpoint,
+    count: impl FnOnce(&mut CountedSeries, &CardinalityRequest) -> Result<Vec<u8>, ApiFailure>
+    + Send
+    + 'static,
+) -> Response {
+    let backend = match app.backend() {
+        Ok(backend) => backend,
+        Err(state) => return not_ready(state),
+    };
+    let answer = async {
+        let call = ApiCall::read(app, backend, endpoint, request).await?;
+        let mut asked = CardinalityRequest::read(&call)?;
+        if endpoint == ServerEndpoint::Series {
+            asked.age_ms = ACTIVE_MS;
+        }
+        let (app, store, tenant) = (app.clone(), call.backend.store.clone(), call.tenant.clone());
+        let deadline = Instant::now() + app.limits().query_timeout;
+        let texts = [asked.selector.clone()];
+        let document = call.compute_asking(&texts, deadline, move |run| {
+            let clock = app.parts.env.clock.clone();
+            let now = clock.now_ms();
+            let mut memory = run.budget().create_reservation();
+            let mut matchers = Vec::new();
+            if !asked.selector.is_empty() {
+                let parsed = app.parts.engine.selector(&asked.selector, &mut memory);
+                matchers = parsed.map_err(|e: PromqlError| ApiFailure::from_parser(e, None))?;
+            }
+            let select = SeriesSelector {
+                store: WatchedStore::new(store, run, clock),
+                tenant,
+                matchers,
+                range: TimeRange::new(now.saturating_sub(asked.age_ms), i64::MAX),
+                run: run.clone(),
+            };
+            let mut series = CountedSeries::find(select, memory).map_err(ApiFailure::execution)?;
+            let text = count(&mut series, &asked)?;
+            Ok(RenderedText::new(text, series.memory))
+        });
+        Ok(call.json(document.await?))
+    };
+    answer.await.unwrap_or_else(ApiFailure::into_plain)
+}
+
+/// The series that a request selects.
+struct SeriesSelector {
+    store: WatchedStore,
+    tenant: TenantId,
+    matchers: Vec<Matcher>,
+    range: TimeRange,
+    run: Arc<QueryRun>,
+}
+
+impl SeriesSelector {
+    /// Calls `ask` with a request for the series.
+    fn look_up<T>(
+        &self,
+        ask: impl FnOnce(&WatchedStore, SelectRequest<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let request = SelectRequest {
+            tenant: &self.tenant,
+            matchers: &self.matchers,
+            range: self.range,
+            newest_only: true,
+            cancel: self.run.cancel(),
+            budget: self.run.budget(),
+            series: &SeriesLimit::unlimited(),
+            span: None,
+        };
+        ask(&self.store, request)
+    }
+}
+
+/// Selected series with a sample in the range, as indexes of a selection.
+struct CountedSeries {
+    select: SeriesSelector,
+    selection: Arc<dyn Selection>,
+    indexes: Vec<usize>,
+    memory: Reservation,
+}
+
+impl CountedSeries {
+    fn find(select: SeriesSelector, mut memory: Reservation) -> Result<Self, Error> {
+        let selection = select.look_up(|store, request| store.select(request))?;
+        memory.grow(selection.len() * size_of::<usize>())?;
+        let mut indexes = Vec::with_capacity(selection.len());
+        let mut batch = SeriesBatch::default();
+        for start in (0..selection.len()).step_by(SERIES_PER_READ) {
+            select.run.cancel().check()?;
+            let read = start..selection.len().min(start + SERIES_PER_READ);
+            batch.clear();
+            selection.read(read.clone(), &mut batch)?;
+            let has_samples = |index: &usize| !batch.series(index - start).times.is_empty();
+            indexes.extend(read.filter(has_samples));
+        }
+        Ok(Self {
+            select,
+            selection,
+            indexes,
+            memory,
+        })
+    }
+
+    /// Returns the label names of the series, sorted.
+    fn names(&self) -> Result<Vec<String>, ApiFailure> {
+        let names = self
+            .select
+            .look_up(|store, request| store.label_names(request));
+        names.map_err(ApiFailure::execution)
+    }
+
+    /// Returns the values of one label with their numbers of series.
+    fn values(&mut self, name: &str) -> Result<Vec<LabelValueDocument>, ApiFailure> {
+        let held = self.memory.bytes();
+        let values = self.count(name).map_err(ApiFailure::execution);
+        self.memory.shrink_to(held);
+        values
+    }
+
+    fn count(&mut self, name: &str) -> Result<Vec<LabelValueDocument>, Error> {
+        let (cancel, memory) = (self.select.run.cancel(), &mut self.memory);
+        let column = self.selection.label_column(name, cancel, memory)?;
+        let texts = column.values.iter().map(|value| VALUE_BYTES + value.len());
+        memory.grow(texts.sum())?;
+        let mut counts = vec![0; column.values.len()];
+        for index in &self.indexes {
+            counts[column.ids[*index] as usize] += 1;
+        }
+        let counted = column.values.iter().zip(counts);
+        let counted = counted.filter(|(value, count)| *count > 0 && !value.is_empty());
+        let document = |(value, series_count): (&Arc<[u8]>, u64)| LabelValueDocument {
+            label_value: String::from_utf8_lossy(value).into_owned(),
+            series_count,
+        };
+        Ok(counted.map(document).collect())
+    }
+}

@@ -1,0 +1,51 @@
+//! Routes that count series and label values, as in Mimir.
+
+use super::cells::GET_POST;
+use crate::api::cardinality;
+use crate::metrics::ServerEndpoint;
+use crate::routes::route::ParamKind::{Count, Text, Texts};
+use crate::routes::route::{ApiRoute, RouteParam, mount_data, param, plain, required};
+
+const SELECTOR: RouteParam = param("selector", Text, "Only series that this selector matches.");
+
+const METHOD: RouteParam = param(
+    "count_method",
+    Text,
+    "`inmemory`: series with a sample in the last two hours (default). `active`: in the last 20 \
+     minutes.",
+);
+
+const ENTRIES: RouteParam = param(
+    "limit",
+    Count,
+    "Maximum number of entries per list, up to 500 (default: 20).",
+);
+
+pub(super) const CARDINALITY: &[ApiRoute] = &[
+    ApiRoute::new(
+        "/cardinality/label_names",
+        mount_data(GET_POST, ServerEndpoint::Labels),
+        |m| plain(m, cardinality::label_names),
+        "Returns the label names with the most values.",
+    )
+    .with_params(&[SELECTOR, METHOD, ENTRIES]),
+    ApiRoute::new(
+        "/cardinality/label_values",
+        mount_data(GET_POST, ServerEndpoint::LabelValues),
+        |m| plain(m, cardinality::label_values),
+        "Returns the values of labels with the most series.",
+    )
+    .with_params(&[
+        required("label_names[]", Texts, "Names of the labels."),
+        SELECTOR,
+        METHOD,
+        ENTRIES,
+    ]),
+    ApiRoute::new(
+        "/cardinality/active_series",
+        mount_data(GET_POST, ServerEndpoint::Series),
+        |m| plain(m, cardinality::active_series),
+        "Returns the label sets of the series with a sample in the last 20 minutes.",
+    )
+    .with_params(&[required("selector", Text, "Series selector.")]),
+];
