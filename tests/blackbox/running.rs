@@ -23,7 +23,7 @@ const SLOW: &str = "max_over_time(quantile_over_time(0.5,vector(time())[1d:1s])[
 const ATTEMPTS: usize = 4;
 
 /// Span of time over which the processor time of the server is measured.
-const SPAN: Duration = Duration::from_millis(200);
+const SPAN: Duration = Duration::from_millis(400);
 
 fn start(folder: &Path, config: &str, flags: &[&str]) -> Server {
     let file = folder.join("firn.yml");
@@ -88,7 +88,7 @@ fn load_of(server: &Server) -> f64 {
 }
 
 fn wait_idle(server: &Server) {
-    wait_for("the processor to be free", || load_of(server) < 0.3);
+    wait_for("the processor to be free", || load_of(server) < 0.05);
 }
 
 fn send(server: &Server, ask: Ask) -> JoinHandle<Reply> {
@@ -141,10 +141,7 @@ fn query_that_is_ended_while_it_waits_or_evaluates_frees_the_processor() {
             end(&http, second);
             check_ended(&waiting.join().unwrap(), query);
             if query == SLOW {
-                assert!(
-                    load_of(&server) > 0.5,
-                    "the query does not use the processor"
-                );
+                wait_for("the query to use the processor", || load_of(&server) > 0.1);
             }
             end(&http, id);
             times.push(wait_gone(&http, id));

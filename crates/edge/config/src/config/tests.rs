@@ -238,7 +238,7 @@ fn config_not_understood_names_place_and_key() {
         ),
         (
             "firn:\n  blocked_queries: [{pattern: up}, {pattern: '(', regex: true}]\n",
-            "2:35: firn.blocked_queries: error parsing regexp: missing closing ): `(`",
+            "2:36: firn.blocked_queries: error parsing regexp: missing closing ): `(`",
         ),
         (
             "firn:\n  blocked_queries: [{regex: true}]\n",
