@@ -27,7 +27,8 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;
 use firn_peer::PeerFailure;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::thread::Thread;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -82,6 +83,8 @@ pub struct Membership {
     fault: Mutex<Option<String>>,
     /// Wakes the exchange before its interval ends.
     wake: Notify,
+    /// The thread that opens the stores of takeovers.
+    takeover_thread: OnceLock<Thread>,
 }
 
 impl Membership {
@@ -102,6 +105,7 @@ impl Membership {
             admission: Mutex::default(),
             fault: Mutex::default(),
             wake: Notify::new(),
+            takeover_thread: OnceLock::new(),
         }
     }
 

@@ -19,6 +19,10 @@ use firn_model::sync::lock;
 use firn_storage::log::PAYLOAD_BYTES_MAX;
 use firn_storage::log::codec::LogUnitEncoder;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The time by which timers run after a segment is due.
+pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// A log in a bucket, of one partition in one process. Clones are the same log: a store owns one,
 /// the owner of the partition another one.
@@ -55,9 +59,28 @@ impl BucketLog {
     }
 
     /// Runs everything that is due by time: segments of small groups, repeats of failed requests,
-    /// the detection of an outage. The owner calls it ten times per flush interval.
+    /// the detection of an outage. The owner calls it again after [`BucketLog::timer_pause`].
     pub fn run_timers(&self) {
         self.0.run_timers();
+    }
+
+    /// Returns the time after which the timers must run again: `pause`, or more if nothing but the
+    /// segment of the oldest waiting record, or of one that arrives now, can be due before.
+    pub fn timer_pause(&self, pause: Duration) -> Duration {
+        let flush_interval = self.0.options.core.flush_interval;
+        let state = lock(&self.0.state);
+        let is_ready = state.core.state() == LogState::Leading { is_ready: true };
+        if !is_ready || !state.delayed.is_empty() || state.trouble.is_failing() {
+            return pause;
+        }
+        let since = state.waiting.values().next().map(|waiting| waiting.since);
+        let due = since.map_or(Duration::MAX, |since| since + flush_interval);
+        match due.saturating_sub(self.0.now()) {
+            // The segment of the oldest record is being created.
+            Duration::ZERO => pause,
+            // A record reaches the core a moment after its arrival.
+            left => left.min(flush_interval) + TIMER_SLACK,
+        }
     }
 
     /// Returns the phase of the log core.

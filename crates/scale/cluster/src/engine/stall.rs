@@ -48,6 +48,11 @@ impl BucketTrouble {
         self.since = None;
     }
 
+    /// Returns whether a request has failed since a segment was stored.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
     /// Returns whether the bucket does not store the log. `waits_since` is the time of the oldest
     /// record that is not durable.
     pub(super) fn is_outage(

@@ -1,6 +1,7 @@
 //! Random histories of writers on one simulated bucket, with faults, kills and zombies: the log has
 //! each acked record once, at its position.
 
+use super::bucket_log::TIMER_SLACK;
 use super::*;
 use crate::ids::{ClusterId, PartitionId};
 use crate::log::{LogCoreOptions, LogState};
@@ -223,6 +224,34 @@ fn outage_rejects_writes_and_ends_by_itself() {
     world.pump(&[&writer], 500);
     assert_eq!(writer.log.check_append().map_err(|e| e.message), Ok(()));
     assert_eq!(world.check("after the outage"), 2);
+}
+
+#[test]
+fn timers_pause_until_the_oldest_record_is_due_unless_more_may_be() {
+    let mut world = World::new(1);
+    let writer = world.start(SimFaults::none());
+    let (ms, pause) = (Duration::from_millis, Duration::from_millis(5));
+    assert_eq!(writer.log.timer_pause(pause), pause, "a takeover");
+    let is_ready = |log: &BucketLog| log.state() == LogState::Leading { is_ready: true };
+    world.pump_until(&writer, is_ready);
+    world.pump(&[&writer], 100);
+    let idle = ms(50) + TIMER_SLACK;
+    assert_eq!(writer.log.timer_pause(pause), idle);
+    world.append(&writer);
+    world.store.run_until(world.store.now() + ms(20));
+    assert_eq!(writer.log.timer_pause(pause), ms(30) + TIMER_SLACK);
+    world
+        .store
+        .run_until(world.store.now() + writer.log.timer_pause(pause));
+    writer.log.run_timers();
+    assert_eq!(writer.log.timer_pause(pause), pause, "a creation");
+    world.store.run_until(world.store.now() + ms(10_000));
+    assert_eq!(lock(&world.outcomes).len(), 1, "the segment was created");
+    assert_eq!(writer.log.timer_pause(pause), idle);
+    world.store.set_outage(Some(SimOutage::Refusing));
+    world.append(&writer);
+    world.pump(&[&writer], 100);
+    assert_eq!(writer.log.timer_pause(pause), pause, "an outage");
 }
 
 #[test]

@@ -12,14 +12,16 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
 use std::time::Duration;
 use tokio::task::{JoinSet, spawn_blocking};
 
 /// The interval of plans.
 const PLAN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The pause between two looks for a takeover that has begun.
-const OPEN_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum time until the thread for takeovers notices that the membership has ended. The begin of a
+/// takeover wakes it.
+const OPEN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The time limit of the last exchange of a node that stops.
 const LAST_EXCHANGE_TIMEOUT: Duration = Duration::from_millis(300);
@@ -46,13 +48,17 @@ impl Membership {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let mut exchanges = JoinSet::new();
         exchanges.spawn(self.clone().run_exchanges());
-        self.spawn("firn-members", PLAN_INTERVAL, &is_stopped, |membership| {
-            membership.carry_out_plan();
-        })?;
-        self.spawn("firn-takeover", OPEN_INTERVAL, &is_stopped, |membership| {
+        let open = |membership: &Arc<Self>| {
             while let Some((partition, opened)) = membership.node.open_next() {
                 membership.on_opened(partition, opened);
             }
+        };
+        let thread = self.spawn("firn-takeover", OPEN_INTERVAL, &is_stopped, open)?;
+        // A membership is started once.
+        let _ = self.takeover_thread.set(thread);
+        // Plans wake the thread above.
+        self.spawn("firn-members", PLAN_INTERVAL, &is_stopped, |membership| {
+            membership.carry_out_plan();
         })?;
         Ok(MembershipTasks {
             _exchanges: exchanges,
@@ -60,23 +66,24 @@ impl Membership {
         })
     }
 
-    /// Starts a thread that repeats `work` until it is stopped.
+    /// Starts a thread that repeats `work` until it is stopped, after each pause or
+    /// [`Thread::unpark`].
     fn spawn(
         self: &Arc<Self>,
         name: &str,
         pause: Duration,
         is_stopped: &Arc<AtomicBool>,
         work: impl Fn(&Arc<Self>) + Send + 'static,
-    ) -> io::Result<()> {
+    ) -> io::Result<Thread> {
         let (membership, is_stopped) = (self.clone(), is_stopped.clone());
         let run = move || {
             while !is_stopped.load(Ordering::Relaxed) {
                 work(&membership);
-                std::thread::sleep(pause);
+                std::thread::park_timeout(pause);
             }
         };
         let thread = std::thread::Builder::new().name(name.to_owned());
-        thread.spawn(run).map(drop)
+        Ok(thread.spawn(run)?.thread().clone())
     }
 
     /// Hands off all partitions, and reports it to the peers, which then take over at once.
@@ -121,6 +128,9 @@ impl Membership {
                 MemberAction::TakeOver(partition) => {
                     tracing::info!(%partition, "no live node leads the partition: taking it over");
                     self.node.begin_takeover(partition);
+                    if let Some(thread) = self.takeover_thread.get() {
+                        thread.unpark();
+                    }
                 }
                 MemberAction::HandOff(partition) => self.begin_hand_off(partition),
             }

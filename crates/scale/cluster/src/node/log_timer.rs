@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// The longest pause of the thread, which notices its end after it.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
 /// A thread that calls [`BucketLog::run_timers`] of some logs until it is dropped.
 pub(super) struct LogTimer {
     logs: Arc<Mutex<Vec<BucketLog>>>,
@@ -14,8 +17,8 @@ pub(super) struct LogTimer {
 }
 
 impl LogTimer {
-    /// Starts the thread. It runs ten times per flush interval, so that a segment is created at
-    /// most a tenth of the interval too late.
+    /// Starts the thread. It runs when a segment is due, and ten times per flush interval while
+    /// anything else may be due, which is then at most a tenth of the interval too late.
     pub(super) fn start(flush_interval: Duration) -> io::Result<Self> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let logs: Arc<Mutex<Vec<BucketLog>>> = Arc::default();
@@ -26,7 +29,8 @@ impl LogTimer {
             while !stopped.load(Ordering::Relaxed) {
                 let logs = lock(&timed).clone();
                 logs.iter().for_each(BucketLog::run_timers);
-                std::thread::sleep(pause);
+                let pauses = logs.iter().map(|log| log.timer_pause(pause));
+                std::thread::sleep(pauses.min().unwrap_or(flush_interval).min(PAUSE_MAX));
             }
         };
         let thread = std::thread::Builder::new().name("firn-log-timer".to_owned());
