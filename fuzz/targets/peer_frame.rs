@@ -12,6 +12,7 @@ use firn_peer::frames::answers::{
     decode_strings, decode_texts, encode_column, encode_labels, encode_opened, encode_strings,
 };
 use firn_peer::frames::append::decode_append;
+use firn_peer::frames::append_parts::{decode_answers, encode_answers, split_parts};
 use firn_peer::frames::columns::{decode_columns, encode_columns};
 use firn_peer::frames::outcome::{decode_appended, encode_appended};
 use firn_peer::frames::requests::TimedReadRequest;
@@ -33,6 +34,14 @@ fn append(bytes: &[u8]) {
     if let Ok(appended) = decode_appended(bytes) {
         let again = encoded(|into| encode_appended(&appended, into));
         assert_eq!(decode_appended(&again), Ok(appended));
+    }
+    if let Ok(frames) = split_parts(bytes) {
+        let parts: usize = frames.iter().map(|frame| frame.len()).sum();
+        assert!(parts < bytes.len());
+    }
+    if let Ok(answers) = decode_answers(bytes, 2) {
+        let again = encoded(|into| encode_answers(&answers, into));
+        assert_eq!(decode_answers(&again, 2), Ok(answers));
     }
     if let Ok(failure) = decode_failure(bytes) {
         let again = encoded(|into| encode_failure(&failure, into));

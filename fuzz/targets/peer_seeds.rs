@@ -16,13 +16,14 @@ use firn_peer::frames::answers::{
     OpenedSelection, encode_column, encode_exemplars, encode_labels, encode_metadata,
     encode_opened, encode_strings,
 };
+use firn_peer::frames::append_parts::{encode_answers, join_parts};
 use firn_peer::frames::columns::encode_columns;
 use firn_peer::frames::outcome::encode_appended;
 use firn_peer::frames::requests::{
     MatcherText, PartitionScope, PeerReadRequest, SeriesRequest, TenantScope, TimedReadRequest,
 };
 use firn_peer::{
-    PeerAppended, PeerFailure, ReadConsistency, encode_append, encode_failure,
+    EncodedAppend, PeerAppended, PeerFailure, ReadConsistency, encode_append, encode_failure,
 };
 use firn_wire::remote_write::KEY_FORMAT;
 use std::sync::Arc;
@@ -57,7 +58,9 @@ pub fn all() -> Vec<Vec<u8>> {
         leader: Some("a:1".to_owned()),
     };
     vec![
-        append(),
+        append().frame().to_vec(),
+        join_parts(&[append(), append()]).concat(),
+        encoded(|into| encode_answers(&[Ok(appended()), Err(failure.clone())], into)),
         encoded(|into| encode_appended(&appended(), into)),
         encoded(|into| encode_failure(&failure, into)),
         request(),
@@ -102,7 +105,7 @@ fn histogram() -> Histogram {
     }
 }
 
-fn append() -> Vec<u8> {
+fn append() -> EncodedAppend {
     let mut batch = Batch::default();
     batch.push_series(labels(1).as_ref(), &[(15_000, 1.0), (30_000, 2.0)]);
     batch.push_exemplar(TimedExemplar {
@@ -123,7 +126,7 @@ fn append() -> Vec<u8> {
     };
     let (tenant, bounds) = (TenantId::anonymous(), AppendBounds::up_to(60_000));
     let encoded = encode_append(3, &tenant, &mut &batch, &hash, bounds);
-    encoded.expect("a valid batch").frame().to_vec()
+    encoded.expect("a valid batch")
 }
 
 fn appended() -> PeerAppended {

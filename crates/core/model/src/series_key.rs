@@ -21,13 +21,13 @@ pub trait KeyFormat: Debug + Send + Sync {
     /// literally; returns the number of bytes before the name.
     fn push_label(&self, key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize;
 
-    /// Returns whether `key` equals the key that [`KeyFormat::push_key`] creates from its labels:
-    /// names ascend strictly, no name or value is empty, and each length takes as few bytes as
-    /// possible. Then all keys that encode the same labels and pass this check are equal, and a
-    /// decoder finds no malformed bytes in it; it may still reject the labels. One pass.
+    /// Returns whether `key` equals the key that [`KeyFormat::push_key`] creates from its labels,
+    /// and the decoder of the format accepts these labels for certain. All keys that encode the
+    /// same labels and pass this check are equal. One pass.
     ///
-    /// False by default: the labels of each key must then be decoded to compare keys.
-    fn is_canonical(&self, _key: &[u8]) -> bool {
+    /// False by default, and possibly for a key that has both properties: the labels of such a key
+    /// must be decoded to compare it.
+    fn is_plain(&self, _key: &[u8]) -> bool {
         false
     }
 
@@ -63,7 +63,7 @@ impl KeyFormat for CanonicalKeys {
         name_at
     }
 
-    fn is_canonical(&self, key: &[u8]) -> bool {
+    fn is_plain(&self, key: &[u8]) -> bool {
         let mut rest = key;
         let mut previous: &[u8] = &[];
         while !rest.is_empty() {
@@ -118,9 +118,9 @@ mod tests {
     }
 
     #[test]
-    fn key_is_canonical_if_labels_make_the_same_key() {
+    fn key_is_plain_if_labels_make_the_same_key() {
         let check = |key: &[u8], expected: bool| {
-            assert_eq!(CanonicalKeys.is_canonical(key), expected, "{key:?}");
+            assert_eq!(CanonicalKeys.is_plain(key), expected, "{key:?}");
         };
         let long = "v".repeat(300);
         let labels = Labels::from_pairs([("__name__", "up"), ("a", &long), ("job", "x")]);

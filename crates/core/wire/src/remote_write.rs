@@ -46,7 +46,7 @@ pub use histogram::decode as decode_histogram;
 pub(crate) use histogram::reduce_resolution as fit_histogram;
 pub(crate) use interned::KEY_COPIES;
 pub use interned::encode_interned;
-pub use keys::{KEY_FORMAT, is_plain_key};
+pub use keys::KEY_FORMAT;
 pub(crate) use keys::{begin_label, push_begun_label, push_label};
 pub(crate) use labels::name_and_value;
 pub use labels::{SeriesRejection, push_checked};

@@ -1,8 +1,9 @@
 //! Appends and reads that reach every partition, wherever it is led.
 //!
 //! ```text
-//! PartitionedAppend -> PartitionForwarder: this node leads -> its store
-//!                                          another node    -> PeerClient, again at a new leader
+//! PartitionedAppend -> LeaderForwarder: this node leads -> its store
+//!                                       another node    -> PeerClient, one request for each node,
+//!                                                          again at a new leader
 //! ClusterSelect -> partitions by leader -> stores of this node, one request for each other node
 //!               -> selections concatenated
 //! NodePeerService <- requests of other nodes, for the partitions that this node leads
@@ -20,7 +21,7 @@ mod service;
 #[cfg(test)]
 pub(crate) use select::join_led;
 
-pub use append::{ForwardOptions, PartitionForwarder};
+pub use append::{ForwardOptions, LeaderForwarder};
 pub use metrics::ForwardMetrics;
 pub use select::{ClusterSelect, ReadMode};
 pub use service::{MetadataProvider, NodePeerService};

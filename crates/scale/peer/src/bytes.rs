@@ -179,6 +179,16 @@ pub(crate) fn push_f64(value: f64, into: &mut Vec<u8>) {
     into.extend_from_slice(&value.to_bits().to_le_bytes());
 }
 
+/// Appends the bits of floats, like [`push_f64`] of each.
+pub(crate) fn push_floats(values: &[f64], into: &mut Vec<u8>) {
+    let start = into.len();
+    into.resize(start + 8 * values.len(), 0);
+    let to = into[start..].as_chunks_mut().0.iter_mut();
+    for (to, value) in to.zip(values) {
+        *to = value.to_bits().to_le_bytes();
+    }
+}
+
 /// Appends bytes after their length.
 pub(crate) fn push_prefixed(bytes: &[u8], into: &mut Vec<u8>) {
     push_count(bytes.len(), into);

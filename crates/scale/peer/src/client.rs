@@ -11,7 +11,7 @@
 mod read_stream;
 mod selection;
 
-use crate::codec::{APPEND_PATH, EXCHANGE_PATH, RawCodec};
+use crate::codec::{APPEND_PATH, BuffersCodec, EXCHANGE_PATH};
 use crate::connection::PeerConnector;
 use crate::credentials::{FRAME_BYTES_HEADER, PeerCredentials};
 use crate::failure::{PeerFailure, decode_answer};
@@ -19,7 +19,7 @@ use crate::frames::answers::{
     decode_exemplars, decode_metadata, decode_strings, decode_texts, split_found,
 };
 use crate::frames::append::EncodedAppend;
-use crate::frames::outcome::{PeerAppended, decode_appended};
+use crate::frames::append_parts::{PartAnswer, decode_answers, join_parts};
 use crate::frames::requests::{
     MatcherText, PartitionScope, PeerReadRequest, SeriesRequest, TenantScope,
 };
@@ -72,6 +72,10 @@ const CERTIFICATE_TEXTS: [&str; 2] = ["x509: ", "received fatal alert: "];
 /// Bytes that a stream and a connection may receive before they are processed.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
+/// Maximum size of an HTTP/2 frame in bytes. A message is in several of them: fewer frames cost less,
+/// and a longer frame delays the other requests of its connection.
+pub(crate) const HTTP2_FRAME_BYTES: u32 = 256 << 10;
 
 /// A client of one peer. Cloning is cheap, and clones share the connections.
 #[derive(Clone)]
@@ -140,6 +144,7 @@ impl PeerClient {
             .connect_timeout(CONNECT_TIMEOUT)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_frame_size(HTTP2_FRAME_BYTES)
             .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT);
         // A channel starts a task.
@@ -186,28 +191,32 @@ impl PeerClient {
     /// The failure of the peer, or of the connection; and [`ErrorKind::Limited`] for a request or
     /// an answer above the limit of frames.
     pub async fn exchange(&self, request: Bytes, timeout: Duration) -> Result<Bytes, PeerFailure> {
-        self.call(EXCHANGE_PATH, request, timeout).await
+        self.call(EXCHANGE_PATH, vec![request], timeout).await
     }
 
-    /// Appends a part of a batch at the peer. Returns when its samples are durable and visible
-    /// there.
+    /// Appends parts of batches at the peer. Returns when each of them has failed, or its samples are
+    /// durable and visible there. The answers are in the order of `parts`.
     ///
     /// # Errors
     ///
-    /// The failure of the peer, or of the connection. After [`PeerFailure::Unavailable`] the
-    /// samples may be stored; a repetition stores them once. [`ErrorKind::Limited`] for a frame
-    /// above the limit.
+    /// The failure of the connection, or of the request as a whole. After
+    /// [`PeerFailure::Unavailable`], of the request or of a part, the samples may be stored; a
+    /// repetition stores them once. [`ErrorKind::Limited`] for a request above the limit of frames.
     pub async fn append(
         &self,
-        append: &EncodedAppend,
+        parts: &[EncodedAppend],
         timeout: Duration,
-    ) -> Result<PeerAppended, PeerFailure> {
-        let payload = self
-            .call(APPEND_PATH, append.frame().clone(), timeout)
-            .await?;
-        let mut appended = decode_appended(&payload)?;
-        append.restore_numbers(&mut appended.outcome)?;
-        Ok(appended)
+    ) -> Result<Vec<PartAnswer>, PeerFailure> {
+        let payload = self.call(APPEND_PATH, join_parts(parts), timeout).await?;
+        let mut answers = decode_answers(&payload, parts.len())?;
+        for (part, answer) in parts.iter().zip(&mut answers) {
+            if let Ok(appended) = answer
+                && let Err(error) = part.restore_numbers(&mut appended.outcome)
+            {
+                *answer = Err(error.into());
+            }
+        }
+        Ok(answers)
     }
 
     /// Opens a selection at the peer. The calling thread waits, so it must not be one of a runtime.
@@ -353,10 +362,11 @@ impl PeerClient {
     async fn call(
         &self,
         path: &'static str,
-        body: Bytes,
+        body: Vec<Bytes>,
         timeout: Duration,
     ) -> Result<Bytes, PeerFailure> {
-        let (bytes, limit) = (body.len(), self.0.frame_bytes_max);
+        let bytes: usize = body.iter().map(Bytes::len).sum();
+        let limit = self.0.frame_bytes_max;
         if bytes > limit {
             let text = format!("frame for a peer is too large: {bytes} bytes, limit {limit}");
             return Err(Error::new(ErrorKind::Limited, text).into());
@@ -371,7 +381,7 @@ impl PeerClient {
         let calling = async {
             let ready = grpc.ready().await;
             ready.map_err(|e| Status::from_error(Box::new(e)))?;
-            grpc.unary(request, PathAndQuery::from_static(path), RawCodec)
+            grpc.unary(request, PathAndQuery::from_static(path), BuffersCodec)
                 .await
         };
         let mut disconnects = self.0.is_disconnected.subscribe();

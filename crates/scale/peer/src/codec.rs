@@ -42,6 +42,36 @@ impl Encoder for RawCodec {
     }
 }
 
+/// Passes messages on as bytes. Those that are sent may be in several buffers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BuffersCodec;
+
+impl Codec for BuffersCodec {
+    type Encode = Vec<Bytes>;
+    type Decode = Bytes;
+    type Encoder = BuffersCodec;
+    type Decoder = RawCodec;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        BuffersCodec
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        RawCodec
+    }
+}
+
+impl Encoder for BuffersCodec {
+    type Item = Vec<Bytes>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<Bytes>, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        into.reserve(item.iter().map(Bytes::len).sum());
+        item.into_iter().for_each(|buffer| into.put(buffer));
+        Ok(())
+    }
+}
+
 impl Decoder for RawCodec {
     type Item = Bytes;
     type Error = Status;

@@ -175,10 +175,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         assert!(credentials.check(&headers).is_err());
         for (header, part) in [
-            ("2 07 12", "version is 2, this node supports 1"),
+            ("1 07 12", "version is 1, this node supports 2"),
             ("", "version is unknown"),
-            ("1 zz 12", "malformed"),
-            ("1 07", "malformed"),
+            ("2 zz 12", "malformed"),
+            ("2 07", "malformed"),
         ] {
             headers.insert(PEER_HEADER, header.parse().unwrap());
             let text = credentials.check(&headers).unwrap_err().to_string();

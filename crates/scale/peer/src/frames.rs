@@ -1,7 +1,7 @@
 //! The bytes that nodes exchange.
 //!
 //! ```text
-//! append:  part of a batch            -> outcome or failure
+//! append:  parts of a batch           -> outcome or failure of each part
 //! reads:   timed request, one by one  -> messages, each in one or more frames -> end or failure
 //! ```
 //!
@@ -12,6 +12,7 @@
 
 pub mod answers;
 pub mod append;
+pub mod append_parts;
 pub mod columns;
 pub(crate) mod histogram;
 pub mod outcome;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! node                                              its peer
-//! batch -> encode_append -> PeerClient::append  ->  serve_peers -> PeerService::appender
+//! batch -> AppendPart::encode -> PeerClient::append ->  serve_peers -> PeerService::appender
 //! query -> PeerClient::select -> Selection     <->  serve_peers -> PeerService::reader
 //! ```
 //!
@@ -35,7 +35,8 @@ pub use crate::bytes::MalformedFrame;
 pub use client::{PeerClient, PeerReadScope};
 pub use connection::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT};
 pub use failure::{PeerFailure, decode_failure, encode_failure};
-pub use frames::append::{EncodedAppend, encode_append};
+pub use frames::append::{AppendPart, EncodedAppend, encode_append};
+pub use frames::append_parts::PartAnswer;
 pub use frames::outcome::{PeerAppended, PeerSeriesRejection};
 pub use options::{PeerOptions, PeerSecret, PeerSecurity, PeerTls};
 pub use server::serve_peers;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The version of the protocol. Nodes reject requests of other versions.
-pub const PEER_PROTOCOL_VERSION: u16 = 1;
+pub const PEER_PROTOCOL_VERSION: u16 = 2;
 
 /// Default of [`PeerOptions::frame_bytes_max`].
 pub const FRAME_BYTES_MAX: usize = 64 << 20;

@@ -16,7 +16,8 @@ mod read_session;
 mod reads;
 
 use crate::client::{
-    CONNECTION_WINDOW_BYTES, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, STREAM_WINDOW_BYTES,
+    CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT,
+    STREAM_WINDOW_BYTES,
 };
 use crate::codec::{APPEND_PATH, EXCHANGE_PATH, READ_PATH, RawCodec};
 use crate::connection::accept_connections;
@@ -111,6 +112,7 @@ pub async fn serve_peers(
     let serving = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(HTTP2_FRAME_BYTES)
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))

@@ -9,7 +9,8 @@ pub struct ForwardMetrics {
     pub(super) samples: Counter,
     /// Bytes of the requests with these samples, with repeats.
     pub(super) bytes: Counter,
-    /// Requests that were sent again: the node did not lead the partition, or did not answer.
+    /// Parts of batches that were sent again: the node did not lead the partition, or did not
+    /// answer.
     pub(super) retries: Counter,
     /// Parts of batches that no leader acknowledged in time.
     pub(super) failures: Counter,
@@ -34,7 +35,7 @@ impl Collect for ForwardMetrics {
             ),
             (
                 "firn_cluster_forward_retries_total",
-                "Requests with forwarded samples that were repeated.",
+                "Parts of writes that were sent again to the leader of their partition.",
                 &self.retries,
             ),
             (

@@ -1,8 +1,9 @@
 //! Appends batches to the partitions of their series.
 //!
 //! ```text
-//! batch -> routes -> every partition concerned accepts writes? -> part by part: append
-//!                                                              -> tickets -> one outcome
+//! batch -> routes -> every partition concerned accepts writes?
+//!       -> partitions of other nodes: PartForwarder, all parts at once -> tickets -> one outcome
+//!       -> partitions of this node:   part by part: append             -> tickets ->
 //! ```
 //!
 //! Invariants: the outcome is the one that a single store with all series returns; nothing is
@@ -21,7 +22,7 @@ use super::split::{PartitionGroups, SplitScratch};
 use crate::ids::PartitionId;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::fingerprint::SeriesHash;
+use firn_model::fingerprint::{Fingerprint, SeriesHash};
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Ticket};
 use firn_model::sync::lock;
@@ -36,10 +37,44 @@ const IDLE_MAX: usize = 8;
 /// The partition that logs journals.
 const JOURNAL_PARTITION: PartitionId = PartitionId(0);
 
+/// Sends the parts of batches whose partitions other nodes lead.
+pub trait PartForwarder: Send + Sync {
+    /// Returns whether parts of `partition` are sent now: another node leads it, or none does.
+    fn is_elsewhere(&self, partition: PartitionId) -> bool;
+
+    /// Sends the series of each of `partitions`, together if one node leads several. Returns a
+    /// ticket for each of them, in order.
+    fn forward(
+        &self,
+        tenant: &TenantId,
+        batch: &RoutedBatch<'_>,
+        partitions: &[PartitionId],
+        bounds: AppendBounds,
+    ) -> Vec<Ticket>;
+}
+
+/// A batch whose series are assigned to partitions.
+#[derive(Clone, Copy)]
+pub struct RoutedBatch<'a> {
+    /// The batch. Undecoded keys are plain ([`firn_model::series_key::KeyFormat::is_plain`]).
+    pub batch: &'a Batch,
+    /// The fingerprints of the canonical keys of all series.
+    pub prints: &'a [Fingerprint],
+    groups: &'a PartitionGroups,
+}
+
+impl RoutedBatch<'_> {
+    /// Returns the series of a partition as indexes in the batch, ascending, without rejected ones.
+    pub fn series_of(&self, partition: PartitionId) -> &[u32] {
+        self.groups.series_of(partition)
+    }
+}
+
 /// All partitions as one store that accepts samples. A batch costs a check of each key and a copy
 /// of its samples; with one partition, batches pass unchanged at no cost.
 pub struct PartitionedAppend {
     partitions: Vec<Arc<dyn Append>>,
+    forwarder: Option<Arc<dyn PartForwarder>>,
     /// `None` if there is only one partition.
     pub(super) router: Option<PartitionRouter>,
     idle: Mutex<Vec<SplitScratch>>,
@@ -63,9 +98,17 @@ impl PartitionedAppend {
         };
         Ok(Self {
             partitions,
+            forwarder: None,
             router,
             idle: Mutex::default(),
         })
+    }
+
+    /// Sends parts by `forwarder` if their partitions are on other nodes. Otherwise, each partition
+    /// gets its part by [`Append`].
+    pub fn with_forwarder(mut self, forwarder: Arc<dyn PartForwarder>) -> Self {
+        self.forwarder = Some(forwarder);
+        self
     }
 
     /// Returns the bounds of a batch, with the newest sample of all partitions.
@@ -105,6 +148,24 @@ impl PartitionedAppend {
             }
         }
         let (joined, ticket) = JoinedOutcome::new(groups, concerned.len());
+        let concerned = match &self.forwarder {
+            // Only the store of a partition logs a journal.
+            Some(forwarder) if !has_journal => {
+                let batch = RoutedBatch {
+                    batch: source.batch(),
+                    prints: &scratch.routes.prints,
+                    groups: joined.groups(),
+                };
+                let is_elsewhere = |partition: &PartitionId| forwarder.is_elsewhere(*partition);
+                let (sent, own): (Vec<_>, Vec<_>) = concerned.into_iter().partition(is_elsewhere);
+                let tickets = forwarder.forward(tenant, &batch, &sent, bounds);
+                for (partition, ticket) in sent.into_iter().zip(tickets) {
+                    joined.add_ticket(partition, ticket);
+                }
+                own
+            }
+            _ => concerned,
+        };
         // The journal is last: if the process ends in between, its results are computed again.
         for partition in concerned.into_iter().rev() {
             let series = joined.groups().series_of(partition);

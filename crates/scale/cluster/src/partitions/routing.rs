@@ -6,8 +6,9 @@
 //!
 //! The shards of a head use the upper half, so the series of a partition are spread over all of
 //! them. Invariant: equal labels reach the same partition, regardless of the form in which a sender
-//! encodes them. A received key is hashed only if it is canonical; the labels of all other keys are
-//! decoded, and the key that the format creates from them is hashed.
+//! encodes them. A received key is hashed only if it is plain: canonical, with labels that are valid
+//! for certain. The labels of all other keys are decoded, and the key that the format creates from
+//! them is hashed. No later step checks a key again.
 
 use crate::ids::PartitionId;
 use firn_model::batch::{Batch, BatchSource};
@@ -34,7 +35,7 @@ impl PartitionSlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
 pub(super) enum RoutingFlaw {
-    /// Hashes received keys without a check that they are canonical.
+    /// Hashes received keys without a check that they are plain.
     TrustsKeys,
 }
 
@@ -91,9 +92,9 @@ impl PartitionRouter {
         self.partition_of_slot(PartitionSlot::from_fingerprint(print))
     }
 
-    /// Finds the partitions of all series of a batch. Decodes labels whose keys are not canonical
-    /// or have another format; fails if they show that the batch is invalid as a whole. Costs a
-    /// hash and a check of each key, or only the check if the source has the fingerprints.
+    /// Finds the partitions of all series of a batch. Decodes labels whose keys are not plain or
+    /// have another format; fails if they show that the batch is invalid as a whole. Costs a hash
+    /// and a check of each key, or only the check if the source has the fingerprints.
     pub(super) fn route(
         &self,
         source: &mut dyn BatchSource,
@@ -131,7 +132,7 @@ impl PartitionRouter {
         for series in 0..batch.series_count() {
             let known = known.map(|known| known[series]);
             let print = match batch.key(series) {
-                Some(key) if has_format && self.is_canonical(key) => {
+                Some(key) if has_format && self.is_plain(key) => {
                     known.unwrap_or_else(|| self.hash.keys.fingerprint(key))
                 }
                 Some(_) => {
@@ -159,8 +160,8 @@ impl PartitionRouter {
     }
 
     #[inline]
-    fn is_canonical(&self, key: &[u8]) -> bool {
-        self.has(RoutingFlaw::TrustsKeys) || self.hash.format.is_canonical(key)
+    fn is_plain(&self, key: &[u8]) -> bool {
+        self.has(RoutingFlaw::TrustsKeys) || self.hash.format.is_plain(key)
     }
 
     /// Returns whether this router breaks a rule.

@@ -5,14 +5,15 @@
 //! | float counts | times | values | start times? | histograms | exemplars
 //! ```
 //!
-//! Keys have the format of remote write: received ones if they are canonical, otherwise those that
-//! the format creates from the labels. The receiver finds its series by fingerprints and decodes
-//! labels of new series only. Times are differences from the previous sample of the frame, one byte
-//! each if series have equal times.
+//! Keys have the format of remote write: received ones if they are plain, otherwise those that the
+//! format creates from the labels. The receiver finds its series by fingerprints and decodes labels
+//! of new series only. Times are differences from the previous sample of the frame, one byte each
+//! if series have equal times. [`super::append_parts`] joins the parts for one node.
 //!
-//! Invariants: a decoded batch is complete and each of its keys is canonical. Fingerprints are not
-//! computed again, except in debug builds: only peers with the secret of the cluster can connect.
-//! The hash check, a fingerprint of a constant, shows that both nodes have the same hash keys.
+//! Invariants: a decoded batch is complete. Keys and fingerprints of existing series are not checked
+//! again, except fingerprints in debug builds: only peers with the secret of the cluster can
+//! connect. The hash check, a fingerprint of a constant, shows that both nodes have the same hash
+//! keys.
 
 mod decode;
 
@@ -27,9 +28,12 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::fingerprint::{Fingerprint, SeriesHash};
 use firn_model::store::{AppendBounds, AppendOutcome};
 use firn_model::tenant::TenantId;
-use firn_wire::WireLimits;
-use firn_wire::remote_write::{KEY_FORMAT, is_plain_key};
+use firn_wire::remote_write::KEY_FORMAT;
 use std::sync::Arc;
+
+/// Bytes of a series with one float sample, without its key: length of the key, fingerprint, count,
+/// time and value.
+const SERIES_BYTES: usize = 2 + 16 + 1 + 1 + 8;
 
 /// A part of a batch in the form in which it is sent. It is kept for repetitions; cloning is cheap.
 #[derive(Clone, Debug)]
@@ -78,16 +82,101 @@ impl EncodedAppend {
     }
 }
 
-/// Encodes a part of a batch, whose series all belong to `partition`. Decodes the labels of series
-/// that may be invalid, so that the source records the rejected ones. These are left out. `hash` is
-/// the hash of all stores of the cluster. Costs a hash of each key, unless the source has the
-/// fingerprints, and a copy of all keys and samples.
+/// The series of a batch that belong to one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct AppendPart<'a> {
+    /// The partition of the series.
+    pub partition: u32,
+    /// The batch. Undecoded keys of `series` are plain
+    /// ([`firn_model::series_key::KeyFormat::is_plain`]).
+    pub batch: &'a Batch,
+    /// The indexes of the series in the batch, ascending, without rejected ones.
+    pub series: &'a [u32],
+    /// The fingerprints of the canonical keys of all series of the batch, under the hash of all
+    /// stores of the cluster.
+    pub prints: &'a [Fingerprint],
+}
+
+impl AppendPart<'_> {
+    /// Encodes the part. Indexes in its outcome are positions in `series`. Costs a copy of its keys
+    /// and samples.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the batch has a journal or is followed by another one, which only
+    /// the store of the own process can log, or if `hash` has another key format.
+    pub fn encode(
+        &self,
+        tenant: &TenantId,
+        hash: &SeriesHash,
+        bounds: AppendBounds,
+    ) -> Result<EncodedAppend, Error> {
+        check_batch(self.batch, hash)?;
+        let mut bytes = Vec::with_capacity(128);
+        push_varint(u64::from(self.partition), &mut bytes);
+        push_prefixed(tenant.as_str().as_bytes(), &mut bytes);
+        push_bounds(bounds, &mut bytes);
+        push_print(hash.keys.fingerprint(HASH_CHECK), &mut bytes);
+        self.push_keys(&mut bytes);
+        push_floats(self.batch, self.series, &mut bytes);
+        push_histograms(self.batch, self.series, &mut bytes);
+        push_exemplars(self.batch, self.series, &mut bytes);
+        Ok(EncodedAppend {
+            bytes: bytes.into(),
+            partition: self.partition,
+            numbers: None,
+        })
+    }
+
+    /// Appends the keys of the series and their fingerprints. Reserves the memory of float samples,
+    /// too.
+    fn push_keys(&self, into: &mut Vec<u8>) {
+        let key = |number: &u32| self.batch.key(*number as usize);
+        // The keys of decoded labels, and their ends.
+        let (mut created, mut ends) = (Vec::new(), Vec::new());
+        let mut lengths = Vec::with_capacity(self.series.len());
+        for number in self.series {
+            let length = match key(number) {
+                Some(key) => key.len(),
+                None => {
+                    let start = created.len();
+                    let labels = self.batch.series(*number as usize).labels;
+                    KEY_FORMAT.push_key(&mut created, labels);
+                    ends.push(created.len());
+                    created.len() - start
+                }
+            };
+            lengths.push(length);
+        }
+        let key_bytes: usize = lengths.iter().sum();
+        into.reserve(key_bytes + SERIES_BYTES * lengths.len() + 64);
+        push_count(lengths.len(), into);
+        lengths.iter().for_each(|length| push_count(*length, into));
+        let (mut ends, mut start) = (ends.into_iter(), 0);
+        for number in self.series {
+            match key(number) {
+                Some(key) => into.extend_from_slice(key),
+                None => {
+                    let end = ends.next().unwrap_or(start);
+                    into.extend_from_slice(&created[start..end]);
+                    start = end;
+                }
+            }
+        }
+        for number in self.series {
+            push_print(self.prints[*number as usize], into);
+        }
+    }
+}
+
+/// Encodes a whole batch, whose series all belong to `partition`. Decodes the labels of series
+/// whose keys are not plain, so that the source records the rejected ones. These are left out.
+/// `hash` is the hash of all stores of the cluster. Costs a check of each key, a hash of each key
+/// unless the source has the fingerprints, and a copy of all keys and samples.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Invalid`] if the batch has a journal or is followed by another one, which only the
-/// store of the own process can log, or if `hash` has another key format; and the errors of
-/// [`BatchSource::read_labels`].
+/// Those of [`AppendPart::encode`] and of [`BatchSource::read_labels`].
 pub fn encode_append(
     partition: u32,
     tenant: &TenantId,
@@ -95,33 +184,44 @@ pub fn encode_append(
     hash: &SeriesHash,
     bounds: AppendBounds,
 ) -> Result<EncodedAppend, Error> {
-    check_source(source.batch(), hash)?;
+    check_batch(source.batch(), hash)?;
     let unread = find_doubtful_keys(source.batch());
     if !unread.is_empty() {
         source.read_labels(&unread)?;
     }
     let batch = source.batch();
-    let is_sent = |series: &usize| !batch.is_refused(*series);
-    let series: Vec<usize> = (0..batch.series_count()).filter(is_sent).collect();
-    let mut bytes = Vec::with_capacity(64 + 40 * series.len() + batch.message_bytes());
-    push_varint(u64::from(partition), &mut bytes);
-    push_prefixed(tenant.as_str().as_bytes(), &mut bytes);
-    push_bounds(bounds, &mut bytes);
-    push_print(hash.keys.fingerprint(HASH_CHECK), &mut bytes);
-    push_keys(source, &series, hash, &mut bytes);
-    push_floats(batch, &series, &mut bytes);
-    push_histograms(batch, &series, &mut bytes);
-    push_exemplars(batch, &series, &mut bytes);
-    let left_out = series.len() < batch.series_count();
-    let numbers = left_out.then(|| series.iter().map(|number| *number as u32).collect());
-    Ok(EncodedAppend {
-        bytes: bytes.into(),
+    let is_sent = |series: &u32| !batch.is_refused(*series as usize);
+    let series: Vec<u32> = (0..batch.series_count() as u32).filter(is_sent).collect();
+    let part = AppendPart {
         partition,
-        numbers,
-    })
+        batch,
+        series: &series,
+        prints: &hash_series(source, hash),
+    };
+    let mut encoded = part.encode(tenant, hash, bounds)?;
+    let is_whole = series.len() == batch.series_count();
+    encoded.numbers = (!is_whole).then(|| series.into());
+    Ok(encoded)
 }
 
-fn check_source(batch: &Batch, hash: &SeriesHash) -> Result<(), Error> {
+/// Returns the fingerprints of the canonical keys of all series: those of the source, if it has
+/// them.
+fn hash_series(source: &dyn BatchSource, hash: &SeriesHash) -> Vec<Fingerprint> {
+    let batch = source.batch();
+    let known = source.fingerprints(&hash.keys);
+    let known = known.filter(|known| known.len() == batch.series_count());
+    let mut key = Vec::new();
+    let mut print = |number: usize| match known {
+        Some(known) if !batch.key_may_differ(number) => known[number],
+        _ => match batch.key(number) {
+            Some(key) => hash.keys.fingerprint(key),
+            None => hash.hash_labels(batch.series(number).labels, &mut key),
+        },
+    };
+    (0..batch.series_count()).map(&mut print).collect()
+}
+
+fn check_batch(batch: &Batch, hash: &SeriesHash) -> Result<(), Error> {
     let invalid = |text: &str| Err(Error::new(ErrorKind::Invalid, text));
     if !batch.journal().is_empty() {
         return invalid("a batch with a journal cannot be forwarded to a peer");
@@ -135,14 +235,12 @@ fn check_source(batch: &Batch, hash: &SeriesHash) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the undecoded series whose keys may differ from those that [`KEY_FORMAT`] creates, or
-/// whose labels may be invalid.
+/// Returns the undecoded series whose keys are not plain.
 fn find_doubtful_keys(batch: &Batch) -> Vec<u32> {
     let has_format = batch.has_key_format(KEY_FORMAT);
-    let limits = WireLimits::default();
     let is_doubtful = |series: &u32| {
         let key = batch.key(*series as usize);
-        key.is_some_and(|key| !has_format || !is_plain_key(key, &limits))
+        key.is_some_and(|key| !has_format || !KEY_FORMAT.is_plain(key))
     };
     let numbers = 0..batch.series_count() as u32;
     numbers.filter(is_doubtful).collect()
@@ -161,68 +259,39 @@ fn push_print(print: Fingerprint, into: &mut Vec<u8>) {
     into.extend_from_slice(&print.low.to_le_bytes());
 }
 
-/// Appends the keys of `series` and their fingerprints.
-fn push_keys(source: &dyn BatchSource, series: &[usize], hash: &SeriesHash, into: &mut Vec<u8>) {
-    let batch = source.batch();
-    let known = source.fingerprints(&hash.keys);
-    let known = known.filter(|known| known.len() == batch.series_count());
-    let mut keys = Vec::with_capacity(batch.message_bytes());
-    let mut prints = Vec::with_capacity(16 * series.len());
-    push_count(series.len(), into);
-    for number in series {
-        let start = keys.len();
-        match batch.key(*number) {
-            Some(key) => keys.extend_from_slice(key),
-            None => KEY_FORMAT.push_key(&mut keys, batch.series(*number).labels),
-        }
-        push_count(keys.len() - start, into);
-        let known = known.filter(|_| !batch.key_may_differ(*number));
-        let print = match known {
-            Some(known) => known[*number],
-            None => hash.keys.fingerprint(&keys[start..]),
-        };
-        push_print(print, &mut prints);
-    }
-    into.extend_from_slice(&keys);
-    into.extend_from_slice(&prints);
-}
-
-fn push_floats(batch: &Batch, series: &[usize], into: &mut Vec<u8>) {
-    let samples = |number: &usize| batch.series(*number);
+fn push_floats(batch: &Batch, series: &[u32], into: &mut Vec<u8>) {
+    let all = || series.iter().map(|number| batch.series(*number as usize));
     let mut has_starts = false;
-    for series in series.iter().map(samples) {
+    for series in all() {
         push_count(series.times.len(), into);
         has_starts |= !series.start_times.is_empty();
     }
     let mut previous = 0i64;
-    for time in series.iter().flat_map(|number| batch.series(*number).times) {
+    for time in all().flat_map(|series| series.times) {
         push_zigzag(time.wrapping_sub(previous), into);
         previous = *time;
     }
-    for value in series
-        .iter()
-        .flat_map(|number| batch.series(*number).values)
-    {
+    for value in all().flat_map(|series| series.values) {
         push_f64(*value, into);
     }
     into.push(u8::from(has_starts));
+    if !has_starts {
+        return;
+    }
     let mut previous = 0i64;
-    let starts = series
-        .iter()
-        .flat_map(|number| batch.series(*number).start_times);
-    for start in starts {
+    for start in all().flat_map(|series| series.start_times) {
         push_zigzag(start.wrapping_sub(previous), into);
         previous = *start;
     }
 }
 
-fn push_histograms(batch: &Batch, series: &[usize], into: &mut Vec<u8>) {
+fn push_histograms(batch: &Batch, series: &[u32], into: &mut Vec<u8>) {
     let counts = series
         .iter()
-        .map(|number| batch.series(*number).histograms.len());
+        .map(|number| batch.series(*number as usize).histograms.len());
     push_count(counts.sum(), into);
     for (index, number) in series.iter().enumerate() {
-        for sample in batch.series(*number).histograms {
+        for sample in batch.series(*number as usize).histograms {
             push_count(index, into);
             push_zigzag(sample.time, into);
             push_zigzag(sample.start_time, into);
@@ -231,17 +300,17 @@ fn push_histograms(batch: &Batch, series: &[usize], into: &mut Vec<u8>) {
     }
 }
 
-fn push_exemplars(batch: &Batch, series: &[usize], into: &mut Vec<u8>) {
+fn push_exemplars(batch: &Batch, series: &[u32], into: &mut Vec<u8>) {
     let all = batch.exemplars();
     if all.is_empty() {
         return push_count(0, into);
     }
     let counts = series
         .iter()
-        .map(|number| all.iter_series(*number as u64).count());
+        .map(|number| all.iter_series(u64::from(*number)).count());
     push_count(counts.sum(), into);
     for (index, number) in series.iter().enumerate() {
-        for exemplar in all.iter_series(*number as u64) {
+        for exemplar in all.iter_series(u64::from(*number)) {
             push_count(index, into);
             into.push(u8::from(exemplar.has_own_time));
             push_zigzag(exemplar.time, into);

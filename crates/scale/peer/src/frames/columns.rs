@@ -9,7 +9,7 @@
 //! value eight. Invariant: decoded times of a column strictly increase.
 
 use crate::bytes::{
-    MalformedFrame, PeerFrameReader, push_count, push_f64, push_varint, push_zigzag,
+    MalformedFrame, PeerFrameReader, push_count, push_floats, push_varint, push_zigzag,
 };
 use crate::frames::histogram::{push_histogram, read_histogram};
 use firn_model::columns::{SeriesBatch, SeriesColumns};
@@ -56,11 +56,7 @@ fn push_times(times: &[i64], into: &mut Vec<u8>) {
 }
 
 fn push_series(series: &SeriesColumns<'_>, into: &mut Vec<u8>) {
-    into.reserve(8 * series.values.len());
-    series
-        .values
-        .iter()
-        .for_each(|value| push_f64(*value, into));
+    push_floats(series.values, into);
     into.push(u8::from(!series.start_times.is_empty()));
     let mut previous = 0i64;
     for start in series.start_times {

@@ -1,18 +1,21 @@
-//! Appends of peers: from the frame to the store of a partition, and its outcome.
+//! Appends of peers: from the parts of a request to the stores of partitions, and their outcomes.
 //!
 //! ```text
-//! frame -> partition -> leads? -> batch with undecoded keys -> store -> ticket -> outcome
+//! request -> parts, each: frame -> partition -> leads? -> batch with undecoded keys -> store
+//!         -> tickets -> outcomes
 //! ```
 //!
-//! Labels of series that the store does not find are decoded like those of remote write, with the
-//! same limits. Invariant: the memory of a batch is reserved until its append returns. The work
-//! runs on a thread that may wait if the store may wait, or if the frame is large.
+//! Labels of series that a store does not find are decoded like those of remote write, with the
+//! same limits. Invariants: a part fails alone; memory for the batch of one part is reserved until
+//! the last part is passed to its store. The work runs on a thread that may wait if a store may
+//! wait, or if the request is large.
 
 use super::PeerServerState;
 use crate::bytes::PeerFrameReader;
 use crate::failure::{PeerFailure, encode_answer};
 use crate::frames::append::{AppendFrame, EncodedAppend, decode_append};
-use crate::frames::outcome::{PeerAppended, PeerSeriesRejection, encode_appended};
+use crate::frames::append_parts::{PartAnswer, encode_answers, split_parts};
+use crate::frames::outcome::{PeerAppended, PeerSeriesRejection};
 use bytes::Bytes;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::budget::Reservation;
@@ -25,7 +28,7 @@ use firn_wire::WireLimits;
 use firn_wire::remote_write::DecodedWriteRequest;
 use std::sync::{Arc, Mutex};
 
-/// Frames of more bytes are decoded on a thread that may wait.
+/// Requests of more bytes are decoded on a thread that may wait.
 const INLINE_BYTES_MAX: usize = 256 << 10;
 
 /// Memory for a batch beyond its frame, in sizes of the frame. Frames of floats need less.
@@ -53,31 +56,30 @@ impl IdleBatches {
     }
 }
 
-/// Appends the batch of a frame. Returns the frame of the answer.
+/// Appends the parts of a request. Returns the frame of the answer.
 pub(super) async fn answer_append(
     state: Arc<PeerServerState>,
-    frame: Bytes,
+    request: Bytes,
     memory: Option<Reservation>,
 ) -> Vec<u8> {
-    let appended = append_frame(state, frame, memory).await;
-    encode_answer(&appended, encode_appended)
+    let answers = append_parts(state, request, memory).await;
+    encode_answer(&answers, |answers, into| encode_answers(answers, into))
 }
 
-async fn append_frame(
+async fn append_parts(
     state: Arc<PeerServerState>,
-    frame: Bytes,
+    request: Bytes,
     memory: Option<Reservation>,
-) -> Result<PeerAppended, PeerFailure> {
-    let partition = PeerFrameReader::new(&frame).u32()?;
-    let count = state.options.partitions;
-    if partition >= count {
-        let text = format!("unknown partition {partition}, the cluster has {count}");
-        return Err(PeerFailure::Rejected(text));
-    }
-    let appender = state.service.appender(partition)?;
-    let waits = frame.len() > INLINE_BYTES_MAX || appender.may_wait();
-    let store = appender.clone();
-    let begin = move || begin_append(&state, &*store, &frame, memory);
+) -> Result<Vec<PartAnswer>, PeerFailure> {
+    let frames = split_parts(&request)?.into_iter();
+    let parts: Vec<_> = frames
+        .map(|frame| ReceivedPart::find(&state, request.slice_ref(frame)))
+        .collect();
+    let waits = request.len() > INLINE_BYTES_MAX
+        || parts
+            .iter()
+            .any(|part| part.as_ref().is_ok_and(ReceivedPart::may_wait));
+    let begin = move || begin_parts(&state, parts, request.len(), memory);
     let begun = if waits {
         let begun = tokio::task::spawn_blocking(begin).await;
         let panicked = |_| Error::new(ErrorKind::Internal, "the append panicked").into();
@@ -85,44 +87,90 @@ async fn append_frame(
     } else {
         begin()
     }?;
-    let outcome = begun.ticket.await?;
-    Ok(PeerAppended {
-        outcome,
-        newest: appender.newest_time(&begun.tenant),
-        invalid_series: begun.invalid_series,
-    })
+    let mut answers = Vec::with_capacity(begun.len());
+    for part in begun {
+        answers.push(match part {
+            Ok(part) => part.finish().await,
+            Err(failure) => Err(failure),
+        });
+    }
+    Ok(answers)
+}
+
+/// A part of a request, whose partition this node leads.
+struct ReceivedPart {
+    frame: Bytes,
+    store: Arc<dyn Append>,
+}
+
+impl ReceivedPart {
+    fn find(state: &PeerServerState, frame: Bytes) -> Result<Self, PeerFailure> {
+        let partition = PeerFrameReader::new(&frame).u32()?;
+        let count = state.options.partitions;
+        if partition >= count {
+            let text = format!("unknown partition {partition}, the cluster has {count}");
+            return Err(PeerFailure::Rejected(text));
+        }
+        let store = state.service.appender(partition)?;
+        Ok(Self { frame, store })
+    }
+
+    fn may_wait(&self) -> bool {
+        self.store.may_wait()
+    }
+
+    /// Decodes the part, and passes it to its store after `on_decoded` was called with its batch.
+    fn begin(
+        self,
+        batch: &mut Batch,
+        on_decoded: impl FnOnce(&Batch),
+    ) -> Result<BegunAppend, PeerFailure> {
+        let decoded = decode_append(&self.frame, batch)?;
+        on_decoded(batch);
+        begin_batch(self.store, decoded, batch)
+    }
 }
 
 /// An append whose batch has been passed to the store.
 struct BegunAppend {
+    store: Arc<dyn Append>,
     ticket: Ticket,
     tenant: TenantId,
     invalid_series: Vec<PeerSeriesRejection>,
 }
 
-fn begin_append(
+impl BegunAppend {
+    async fn finish(self) -> PartAnswer {
+        Ok(PeerAppended {
+            outcome: self.ticket.await?,
+            newest: self.store.newest_time(&self.tenant),
+            invalid_series: self.invalid_series,
+        })
+    }
+}
+
+/// Decodes the parts of a request of `request_bytes`, and passes them to their stores.
+fn begin_parts(
     state: &PeerServerState,
-    store: &dyn Append,
-    frame: &[u8],
+    parts: Vec<Result<ReceivedPart, PeerFailure>>,
+    request_bytes: usize,
     memory: Option<Reservation>,
-) -> Result<BegunAppend, PeerFailure> {
+) -> Result<Vec<Result<BegunAppend, PeerFailure>>, PeerFailure> {
     let mut memory = memory.unwrap_or_else(|| state.budget.create_reservation());
-    let grown = memory.grow(frame.len().saturating_mul(BATCH_FACTOR));
+    let grown = memory.grow(request_bytes.saturating_mul(BATCH_FACTOR));
     grown.map_err(|e| PeerFailure::Unavailable(e.message))?;
     let mut batch = state.batches.take();
-    let begun = match decode_append(frame, &mut batch) {
-        Ok(decoded) => {
-            memory.set(frame.len() + batch.memory_bytes());
-            begin_batch(store, decoded, &mut batch)
-        }
-        Err(malformed) => Err(malformed.into()),
+    let begin = |part: Result<ReceivedPart, PeerFailure>| {
+        let account = |batch: &Batch| memory.set(request_bytes + batch.memory_bytes());
+        part?.begin(&mut batch, account)
     };
+    let begun = parts.into_iter().map(begin).collect();
     state.batches.put(batch);
-    begun
+    Ok(begun)
 }
 
 fn begin_batch(
-    store: &dyn Append,
+    store: Arc<dyn Append>,
     frame: AppendFrame,
     batch: &mut Batch,
 ) -> Result<BegunAppend, PeerFailure> {
@@ -141,6 +189,7 @@ fn begin_batch(
         first: refused.first.clone(),
     });
     Ok(BegunAppend {
+        store,
         ticket,
         tenant,
         invalid_series: invalid.collect(),
@@ -154,23 +203,15 @@ impl EncodedAppend {
     /// # Errors
     ///
     /// The error of the store, as [`PeerFailure::Failed`].
-    pub async fn append_to(&self, store: Arc<dyn Append>) -> Result<PeerAppended, PeerFailure> {
-        let (frame, appender) = (self.frame().clone(), store.clone());
-        let begin = move || -> Result<BegunAppend, PeerFailure> {
-            let mut batch = Batch::default();
-            let decoded = decode_append(&frame, &mut batch)?;
-            begin_batch(&*appender, decoded, &mut batch)
-        };
+    pub async fn append_to(&self, store: Arc<dyn Append>) -> PartAnswer {
+        let frame = self.frame().clone();
+        let begin = move || ReceivedPart { frame, store }.begin(&mut Batch::default(), |_| ());
         let begun = tokio::task::spawn_blocking(begin).await;
         let panicked = |_| Error::new(ErrorKind::Internal, "the append panicked").into();
         let begun = begun.unwrap_or_else(|e| Err(panicked(e)))?;
-        let mut outcome = begun.ticket.await?;
-        self.restore_numbers(&mut outcome)?;
-        Ok(PeerAppended {
-            outcome,
-            newest: store.newest_time(&begun.tenant),
-            invalid_series: begun.invalid_series,
-        })
+        let mut appended = begun.finish().await?;
+        self.restore_numbers(&mut appended.outcome)?;
+        Ok(appended)
     }
 }
 

@@ -5,7 +5,8 @@ use super::for_seeds;
 use super::world::{
     TIMEOUT, TestServer, TestService, client, client_runtime, client_with, open_store, options,
 };
-use crate::{EncodedAppend, PeerAppended, PeerClient, PeerFailure, encode_append};
+use crate::frames::append_parts::join_parts;
+use crate::{AppendPart, EncodedAppend, PartAnswer, PeerClient, PeerFailure, encode_append};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::env::sim::SimRng;
@@ -27,8 +28,17 @@ fn encode(store: &Store, batch: &mut Batch, partition: u32) -> EncodedAppend {
     encode_append(partition, &tenant, &mut source, &hash, bounds).expect("a valid batch")
 }
 
-fn append(client: &PeerClient, append: &EncodedAppend) -> Result<PeerAppended, PeerFailure> {
-    client_runtime().block_on(client.append(append, TIMEOUT))
+/// Appends one part.
+fn append(client: &PeerClient, part: &EncodedAppend) -> PartAnswer {
+    let answers = append_all(client, std::slice::from_ref(part))?;
+    answers.into_iter().next().expect("an answer to the part")
+}
+
+fn append_all(
+    client: &PeerClient,
+    parts: &[EncodedAppend],
+) -> Result<Vec<PartAnswer>, PeerFailure> {
+    client_runtime().block_on(client.append(parts, TIMEOUT))
 }
 
 /// Returns a batch with one sample of each series.
@@ -160,6 +170,61 @@ fn failure_of_the_service_reaches_the_sender_in_full() {
 }
 
 #[test]
+fn part_of_a_request_fails_alone() {
+    let store = open_store(1);
+    let server = TestServer::start(TestService::of_store(&store));
+    let client = client(&server);
+    assert_eq!(append_all(&client, &[]), Ok(Vec::new()));
+    let part = |numbers, value, partition| encode(&store, &mut batch_of(numbers, value), partition);
+    let parts = [part(0..2, 1.0, 0), part(2..5, 1.0, 9), part(5..9, 1.0, 3)];
+    let check = |stored: [Option<usize>; 3]| {
+        let answers = append_all(&client, &parts).expect("a valid request");
+        let outcomes = answers
+            .iter()
+            .map(|answer| Some(answer.as_ref().ok()?.outcome.stored));
+        assert_eq!(outcomes.collect::<Vec<_>>(), stored);
+        let text = "unknown partition 9, the cluster has 4".to_owned();
+        assert_eq!(answers[1], Err(PeerFailure::Rejected(text)));
+    };
+    check([Some(2), None, Some(4)]);
+    // A repetition stores nothing twice.
+    check([Some(2), None, Some(4)]);
+    assert_eq!(server.budget.used_bytes(), 0);
+}
+
+#[test]
+fn key_that_is_not_canonical_is_appended_to_the_series_of_its_labels() {
+    let store = open_store(1);
+    let server = TestServer::start(TestService::of_store(&store));
+    let client = client(&server);
+    append(&client, &encode(&store, &mut batch_of(0..3, 1.0), 0)).expect("new series");
+    // A sender without a check of its keys.
+    let mut batch = Batch::default();
+    let mut message = Vec::new();
+    batch.push_float(NOW + 1, 9.0);
+    end_series(&mut batch, &mut message, &labels(2), KeyForm::Reversed);
+    batch.put_message(message, KEY_FORMAT);
+    let hash = store.series_hash().expect("stores hash keys");
+    let key = batch.key(0).expect("an undecoded key");
+    let part = AppendPart {
+        partition: 0,
+        batch: &batch,
+        series: &[0],
+        prints: &[hash.keys.fingerprint(key)],
+    };
+    let bounds = AppendBounds::up_to(NOW + 3_600_000);
+    let part = part.encode(&TenantId::anonymous(), &hash, bounds);
+    let appended = append(&client, &part.expect("a valid part")).expect("a valid frame");
+    assert_eq!(appended.outcome.stored, 1);
+    // The series has the sample, so that another value at its time is a duplicate.
+    let mut batch = Batch::default();
+    batch.push_series(labels(2).as_ref(), &[(NOW + 1, 7.0)]);
+    let appended = append(&client, &encode(&store, &mut batch, 0)).expect("a valid frame");
+    let rejected = &appended.outcome.rejected[0];
+    assert_eq!(rejected.rejection, SampleRejection::DuplicateTimestamp);
+}
+
+#[test]
 fn frame_above_a_limit_is_an_error_with_size_and_limit() {
     let store = open_store(1);
     let mut small = options();
@@ -167,7 +232,8 @@ fn frame_above_a_limit_is_an_error_with_size_and_limit() {
     let service: Arc<TestService> = TestService::of_store(&store);
     let server = TestServer::start_at("127.0.0.1:0", &small, service.clone());
     let encoded = encode(&store, &mut batch_of(0..500, 1.0), 0);
-    let bytes = encoded.frame_bytes();
+    let request = join_parts(std::slice::from_ref(&encoded));
+    let bytes: usize = request.iter().map(|buffer| buffer.len()).sum();
     for client in [client_with(&server, &small), client(&server)] {
         match append(&client, &encoded) {
             Err(PeerFailure::Failed(error)) => {

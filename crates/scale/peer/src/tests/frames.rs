@@ -5,12 +5,14 @@ use super::batches::{
     random_histogram, random_value,
 };
 use super::for_seeds;
+use crate::failure::PeerFailure;
 use crate::frames::answers::{
     OpenedSelection, decode_column, decode_exemplars, decode_labels, decode_metadata,
     decode_opened, decode_strings, decode_texts, encode_column, encode_exemplars, encode_labels,
     encode_metadata, encode_opened, encode_strings,
 };
 use crate::frames::append::{decode_append, encode_append};
+use crate::frames::append_parts::{decode_answers, encode_answers, join_parts, split_parts};
 use crate::frames::columns::{decode_columns, encode_columns};
 use crate::frames::outcome::{PeerAppended, PeerSeriesRejection, decode_appended, encode_appended};
 use crate::frames::requests::{
@@ -148,6 +150,58 @@ fn append_frame_leaves_out_rejected_series_and_keeps_their_numbers() {
     read_all_labels(&mut decoded);
     read_all_labels(&mut batch);
     assert_eq!(describe_batch(&decoded), describe_batch(&batch));
+}
+
+#[test]
+fn request_is_split_into_its_parts_and_cut_bytes_are_rejected() {
+    let rng = SimRng::new(3);
+    let hash = hash(&rng);
+    let part = |partition: u32| {
+        let mut batch = Batch::default();
+        for number in 0..partition {
+            batch.push_series(labels(u64::from(number)).as_ref(), &[(NOW, 1.0)]);
+        }
+        let bounds = AppendBounds::up_to(NOW);
+        let tenant = TenantId::anonymous();
+        encode_append(partition, &tenant, &mut &batch, &hash, bounds).expect("a valid batch")
+    };
+    for count in [0, 1, 3] {
+        let parts: Vec<_> = (0..count).map(part).collect();
+        let request = join_parts(&parts).concat();
+        let frames: Vec<_> = parts.iter().map(|part| &**part.frame()).collect();
+        assert_eq!(split_parts(&request), Ok(frames));
+        check_bytes(&rng, &request, |bytes| split_parts(bytes).is_ok());
+    }
+    // A count whose lengths would take a multiple of the memory of the request.
+    assert!(split_parts(&[100; 101]).is_err());
+}
+
+#[test]
+fn answers_to_parts_are_decoded_and_another_number_is_rejected() {
+    let outcome = AppendOutcome {
+        stored: 7,
+        ..AppendOutcome::default()
+    };
+    let stored = PeerAppended {
+        outcome,
+        ..PeerAppended::default()
+    };
+    let answers = vec![
+        Ok(stored),
+        Err(PeerFailure::NotLeader {
+            partition: 3,
+            leader: None,
+        }),
+    ];
+    let mut bytes = Vec::new();
+    encode_answers(&answers, &mut bytes);
+    assert_eq!(decode_answers(&bytes, 2), Ok(answers));
+    for count in [0, 1, 3] {
+        assert!(decode_answers(&bytes, count).is_err());
+    }
+    check_bytes(&SimRng::new(4), &bytes, |bytes| {
+        decode_answers(bytes, 2).is_ok()
+    });
 }
 
 #[test]

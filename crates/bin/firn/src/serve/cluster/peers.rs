@@ -6,10 +6,9 @@ use super::super::metadata::collect_metadata;
 use super::super::opened_data::OpenedData;
 use super::status::ClusterStatusSource;
 use firn_cluster::forward::{
-    ClusterSelect, ForwardMetrics, ForwardOptions, MetadataProvider, NodePeerService,
-    PartitionForwarder, ReadMode,
+    ClusterSelect, ForwardMetrics, ForwardOptions, LeaderForwarder, MetadataProvider,
+    NodePeerService, ReadMode,
 };
-use firn_cluster::ids::PartitionId;
 use firn_cluster::members::OwnMember;
 use firn_cluster::membership::{Membership, MembershipOptions, MembershipTasks, PeerDirectory};
 use firn_cluster::node::ClusterNode;
@@ -23,7 +22,7 @@ use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_model::fingerprint::{HashKeys, SeriesHash};
 use firn_model::metadata::MetadataBatch;
-use firn_model::store::{Append, MetadataRequest, Select};
+use firn_model::store::{MetadataRequest, Select};
 use firn_peer::{PeerOptions, PeerSecret, PeerSecurity, PeerTls, serve_peers};
 use firn_scrape::ScrapeManager;
 use firn_wire::remote_write::KEY_FORMAT;
@@ -138,16 +137,9 @@ impl PeerMembership {
             keeps_exemplars,
             metrics: self.metrics.clone(),
         };
-        let forwarder = |number| -> Arc<dyn Append> {
-            let (partition, membership) = (PartitionId(number), self.membership.clone());
-            Arc::new(PartitionForwarder::new(
-                partition,
-                membership,
-                options.clone(),
-            ))
-        };
-        let forwarders = (0..format.partitions.get()).map(forwarder).collect();
-        let append = PartitionedAppend::new(forwarders).map_err(ServeError::Open)?;
+        let forwarder = LeaderForwarder::new(self.membership.clone(), options);
+        let append = PartitionedAppend::new(forwarder.partitions()).map_err(ServeError::Open)?;
+        let append = append.with_forwarder(Arc::new(forwarder));
         let select = |mode| -> Arc<dyn Select> {
             let (membership, metrics) = (self.membership.clone(), self.metrics.clone());
             let wait_max = settings.strong_wait;

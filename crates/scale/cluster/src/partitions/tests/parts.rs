@@ -1,7 +1,8 @@
 //! Tests of the layers over partitions with partitions that record batches.
 
 use super::source::{KeySource, LabelForm};
-use crate::partitions::append::PartitionedAppend;
+use crate::ids::PartitionId;
+use crate::partitions::append::{PartForwarder, PartitionedAppend, RoutedBatch};
 use crate::partitions::metric_sums::MetricSums;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::{Error, ErrorKind};
@@ -168,6 +169,90 @@ fn ticket_resolves_with_all_parts_or_with_the_first_error() {
             assert_eq!(ticket.wait().map(|outcome| outcome.stored), Ok(6));
         }
     }
+}
+
+/// A forwarder of some partitions that records the series of its parts and resolves their tickets
+/// on request.
+struct RecordingForwarder {
+    hash: SeriesHash,
+    elsewhere: Vec<PartitionId>,
+    /// The partitions of each call, with the number of series of each.
+    calls: Mutex<Vec<Vec<(PartitionId, usize)>>>,
+    tickets: Mutex<Vec<TicketResolver>>,
+}
+
+impl PartForwarder for RecordingForwarder {
+    fn is_elsewhere(&self, partition: PartitionId) -> bool {
+        self.elsewhere.contains(&partition)
+    }
+
+    fn forward(
+        &self,
+        _: &TenantId,
+        batch: &RoutedBatch<'_>,
+        partitions: &[PartitionId],
+        _: AppendBounds,
+    ) -> Vec<Ticket> {
+        let (mut call, mut tickets) = (Vec::new(), Vec::new());
+        for partition in partitions {
+            let series = batch.series_of(*partition);
+            for number in series {
+                let key = batch.batch.key(*number as usize).expect("an unread key");
+                let print = batch.prints[*number as usize];
+                assert_eq!(print, self.hash.keys.fingerprint(key));
+            }
+            call.push((*partition, series.len()));
+            let (ticket, resolver) = Ticket::new();
+            lock(&self.tickets).push(resolver);
+            tickets.push(ticket);
+        }
+        lock(&self.calls).push(call);
+        tickets
+    }
+}
+
+#[test]
+fn parts_of_other_nodes_are_forwarded_together_and_their_outcomes_joined() {
+    let partitions = recording(4);
+    let elsewhere = vec![PartitionId(0), PartitionId(2), PartitionId(3)];
+    let forwarder = Arc::new(RecordingForwarder {
+        hash: partitions[0].hash.clone(),
+        elsewhere: elsewhere.clone(),
+        calls: Mutex::default(),
+        tickets: Mutex::default(),
+    });
+    let append = join(&partitions).expect("partitions that hash alike");
+    let append = append.with_forwarder(forwarder.clone());
+    let ticket = send(&append, &mut batch());
+    let call = lock(&forwarder.calls).concat();
+    let forwarded: Vec<PartitionId> = call.iter().map(|(partition, _)| *partition).collect();
+    assert_eq!(forwarded, elsewhere);
+    let own = partitions[1].batches();
+    let series: usize = call.iter().map(|(_, series)| series).sum();
+    assert_eq!((own.len(), own[0].1 + series), (1, 30));
+    assert!(
+        [0, 2, 3]
+            .iter()
+            .all(|n| partitions[*n].batches().is_empty())
+    );
+    let stored = AppendOutcome {
+        stored: 2,
+        ..AppendOutcome::default()
+    };
+    partitions[1].resolve(Ok(stored.clone()));
+    for ticket in std::mem::take(&mut *lock(&forwarder.tickets)) {
+        ticket.resolve(Ok(stored.clone()));
+    }
+    assert_eq!(ticket.wait().map(|outcome| outcome.stored), Ok(8));
+    // A journal is logged by a store, never by another node.
+    let mut source = batch();
+    source.batch_mut().set_journal(JournalRecord {
+        bytes: vec![1; 7],
+        mark: JournalMark::default(),
+    });
+    drop(send(&append, &mut source));
+    assert_eq!(lock(&forwarder.calls).len(), 1);
+    assert!(partitions.iter().all(|p| !p.batches().is_empty()));
 }
 
 #[test]

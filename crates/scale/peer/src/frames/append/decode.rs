@@ -57,7 +57,7 @@ impl AppendFrame {
 ///
 /// # Errors
 ///
-/// [`MalformedFrame`] if `bytes` are not exactly one frame with canonical keys.
+/// [`MalformedFrame`] if `bytes` are not exactly one frame. The content of keys is not checked.
 pub fn decode_append(bytes: &[u8], batch: &mut Batch) -> Result<AppendFrame, MalformedFrame> {
     batch.clear();
     if u32::try_from(bytes.len()).is_err() {
@@ -78,9 +78,8 @@ pub fn decode_append(bytes: &[u8], batch: &mut Batch) -> Result<AppendFrame, Mal
     let mut message = batch.take_message();
     message.clear();
     message.extend_from_slice(keys);
-    let filled = columns.fill(batch, &ends, keys);
+    columns.fill(batch, &ends);
     batch.put_message(message, KEY_FORMAT);
-    filled?;
     Ok(AppendFrame {
         partition,
         tenant,
@@ -165,17 +164,14 @@ impl<'a> AppendColumns<'a> {
         })
     }
 
-    /// Adds a series for each key to `batch`. Fails at a key that is not canonical.
-    fn fill(self, batch: &mut Batch, ends: &[usize], keys: &[u8]) -> Result<(), MalformedFrame> {
+    /// Adds a series for each key to `batch`.
+    fn fill(self, batch: &mut Batch, ends: &[usize]) {
         let mut histograms = self.histograms.into_iter().peekable();
         let mut exemplars = self.exemplars.into_iter().peekable();
         let (mut key_start, mut float) = (0, 0);
         for (index, (end, count)) in ends.iter().zip(self.float_counts).enumerate() {
             let key = key_start..*end;
             key_start = *end;
-            if !KEY_FORMAT.is_canonical(&keys[key.clone()]) {
-                return Err(MalformedFrame("series key is not canonical"));
-            }
             for _ in 0..count {
                 let value = f64::from_bits(u64::from_le_bytes(self.values[float]));
                 match self.start_times.get(float) {
@@ -193,7 +189,6 @@ impl<'a> AppendColumns<'a> {
             }
             batch.end_unread_series(key);
         }
-        Ok(())
     }
 }
 
