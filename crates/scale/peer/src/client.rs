@@ -73,8 +73,8 @@ const CERTIFICATE_TEXTS: [&str; 2] = ["x509: ", "received fatal alert: "];
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
-/// Maximum size of an HTTP/2 frame in bytes. A message is in several of them: fewer frames cost less,
-/// and a longer frame delays the other requests of its connection.
+/// Maximum size of an HTTP/2 frame in bytes. A message is in several of them: fewer frames cost
+/// less, and a longer frame delays the other requests of its connection.
 pub(crate) const HTTP2_FRAME_BYTES: u32 = 256 << 10;
 
 /// A client of one peer. Cloning is cheap, and clones share the connections.
@@ -194,8 +194,8 @@ impl PeerClient {
         self.call(EXCHANGE_PATH, vec![request], timeout).await
     }
 
-    /// Appends parts of batches at the peer. Returns when each of them has failed, or its samples are
-    /// durable and visible there. The answers are in the order of `parts`.
+    /// Appends parts of batches at the peer. Returns when each of them has failed, or its samples
+    /// are durable and visible there. The answers are in the order of `parts`.
     ///
     /// # Errors
     ///

@@ -19,8 +19,8 @@ use tokio::task::{JoinSet, spawn_blocking};
 /// The interval of plans.
 const PLAN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Maximum time until the thread for takeovers notices that the membership has ended. The begin of a
-/// takeover wakes it.
+/// Maximum time until the thread for takeovers notices that the membership has ended. The begin of
+/// a takeover wakes it.
 const OPEN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The time limit of the last exchange of a node that stops.

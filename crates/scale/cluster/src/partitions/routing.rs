@@ -6,9 +6,9 @@
 //!
 //! The shards of a head use the upper half, so the series of a partition are spread over all of
 //! them. Invariant: equal labels reach the same partition, regardless of the form in which a sender
-//! encodes them. A received key is hashed only if it is plain: canonical, with labels that are valid
-//! for certain. The labels of all other keys are decoded, and the key that the format creates from
-//! them is hashed. No later step checks a key again.
+//! encodes them. A received key is hashed only if it is plain: canonical, with labels that are
+//! valid for certain. The labels of all other keys are decoded, and the key that the format creates
+//! from them is hashed. No later step checks a key again.
 
 use crate::ids::PartitionId;
 use firn_model::batch::{Batch, BatchSource};

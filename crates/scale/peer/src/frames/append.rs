@@ -10,10 +10,10 @@
 //! of new series only. Times are differences from the previous sample of the frame, one byte each
 //! if series have equal times. [`super::append_parts`] joins the parts for one node.
 //!
-//! Invariants: a decoded batch is complete. Keys and fingerprints of existing series are not checked
-//! again, except fingerprints in debug builds: only peers with the secret of the cluster can
-//! connect. The hash check, a fingerprint of a constant, shows that both nodes have the same hash
-//! keys.
+//! Invariants: a decoded batch is complete. Keys and fingerprints of existing series are not
+//! checked again, except fingerprints in debug builds: only peers with the secret of the cluster
+//! can connect. The hash check, a fingerprint of a constant, shows that both nodes have the same
+//! hash keys.
 
 mod decode;
 
