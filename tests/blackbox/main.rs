@@ -15,6 +15,7 @@ mod command_line;
 mod compare;
 mod configs;
 mod consoles;
+mod deletes;
 mod deploy;
 mod differences;
 mod disconnect;

@@ -28,7 +28,7 @@ fn circle_of_many_files_is_refused() {
 }
 
 /// The rooms of storage. Each may use those before it and no other.
-const STORAGE: [&str; 30] = [
+const STORAGE: [&str; 31] = [
     "error",
     "sync",
     "failpoints",
@@ -48,6 +48,7 @@ const STORAGE: [&str; 30] = [
     "log",
     "catalogue",
     "block",
+    "tombstones",
     "blocks",
     "import",
     "sealed",

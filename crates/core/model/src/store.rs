@@ -217,6 +217,21 @@ pub struct ExemplarRequest<'a> {
     pub budget: &'a Budget,
 }
 
+/// A request to delete the samples of matching series.
+#[derive(Clone, Copy, Debug)]
+pub struct DeleteRequest<'a> {
+    /// The tenant whose samples are deleted.
+    pub tenant: &'a TenantId,
+    /// Sets of matchers. A series matches if all matchers of any set match.
+    pub sets: &'a [Vec<Matcher>],
+    /// The time range of the samples, inclusive on both ends.
+    pub range: TimeRange,
+    /// The cancel flag, which is checked during the look-up.
+    pub cancel: &'a CancelToken,
+    /// The budget in which the memory of the look-up is reserved.
+    pub budget: &'a Budget,
+}
+
 /// A store that can be read. Queries, the API and rules use it.
 pub trait Select: Send + Sync {
     /// Returns the matching series, each once, in the order in which the store created them.

@@ -12,6 +12,7 @@ pub(crate) mod call;
 pub(crate) mod cardinality;
 pub(crate) mod cluster;
 pub(crate) mod consoles;
+pub(crate) mod deletion;
 pub(crate) mod discards;
 pub(crate) mod exemplars;
 pub(crate) mod features;

@@ -17,7 +17,7 @@ use firn_model::metrics::Collect;
 use firn_model::query_limits::QueryLimits;
 use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlockStoreStats, StoreStats};
-use firn_model::store::Select;
+use firn_model::store::{DeleteRequest, Select};
 use firn_model::trace::Tracer;
 use firn_promql::{Features, Options};
 use firn_rules::view::RuleGroups;
@@ -104,6 +104,9 @@ pub struct ServerFeature {
 /// thread.
 pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
+/// A function that deletes the samples of a request.
+pub type DeleteSeries = Arc<dyn Fn(DeleteRequest<'_>) -> Result<(), Error> + Send + Sync>;
+
 /// Components that exist after the replay of the log. Passed to [`crate::App::open`] once. Cloned
 /// for requests that see only some of the series.
 #[derive(Clone)]
@@ -140,6 +143,10 @@ pub struct Backend {
     /// Creates a snapshot and returns its name. The argument is true to exclude the head. May
     /// block; never called on async threads.
     pub snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
+    /// Deletes samples durably. May block; never called on async threads.
+    pub delete_series: DeleteSeries,
+    /// Removes deleted samples from the disk. May take minutes; never called on async threads.
+    pub clean_tombstones: Arc<dyn Fn() -> Result<(), Error> + Send + Sync>,
     /// Metrics of the store. Those of the pipeline are collected separately.
     pub collectors: Vec<Arc<dyn Collect>>,
     /// External URL of the server, for links in console pages.

@@ -26,6 +26,7 @@ mod list;
 mod opening;
 pub(crate) mod plan;
 mod rebuilt;
+mod tombstone_file;
 mod view;
 
 pub use list::{BlockEntry, BlockKind};
@@ -112,6 +113,9 @@ impl Blocks {
         if is_damaged {
             blocks.rebuild_manifest()?;
         }
+        if let Some(damage) = found.lost_tombstones {
+            blocks.damages.report(damage);
+        }
         blocks.open_listed_blocks()?;
         // If a block cannot be read or the manifest was damaged, a folder that is not listed may
         // hold the only copy of some data, such as an input of an unreadable merged block.
@@ -159,6 +163,7 @@ impl Blocks {
             view: ArcSwap::from_pointee(BlocksView {
                 cut: i64::MIN,
                 blocks: Vec::new(),
+                tombstones: Arc::default(),
             }),
             committing: Mutex::new(BlocksCommitState {
                 list,
@@ -292,6 +297,7 @@ impl Blocks {
         let mut committing = lock(&self.committing);
         let mut list = committing.list.clone();
         change(&mut list);
+        list.prune_tombstones();
         list.assert_follows(&committing.list);
         let before = self.view();
         let mut blocks = Vec::with_capacity(list.blocks.len());
@@ -319,12 +325,16 @@ impl Blocks {
                 None => committing.left_unopened.push(self.block_dir(id)),
             }
         }
-        let cut = list.cut;
+        let (cut, tombstones) = (list.cut, list.tombstones.clone());
         committing.list = list;
         let BlocksCommitState { list, apart, .. } = &mut *committing;
         apart.retain(|id| list.contains(*id));
         self.update_gauges(&committing);
-        self.view.store(Arc::new(BlocksView { cut, blocks }));
+        self.view.store(Arc::new(BlocksView {
+            cut,
+            blocks,
+            tombstones,
+        }));
         committing.before.push(before);
         Ok(())
     }

@@ -77,6 +77,15 @@ pub enum StorageError {
         /// Name of the operation: `a snapshot`.
         operation: &'static str,
     },
+    /// A delete in the time range of a block that cannot be read.
+    #[error(
+        "block {block} cannot be read, so its samples cannot be deleted: repair the data folder \
+         with \"firn tsdb repair\""
+    )]
+    DeletesInBadBlock {
+        /// Id of the block.
+        block: String,
+    },
     /// The place outside of the folder that keeps the blocks did not store a change of their list.
     #[error("publish blocks: {0}")]
     Home(Error),
@@ -279,6 +288,7 @@ impl StorageError {
                 ErrorKind::Invalid
             }
             Self::Damaged { .. }
+            | Self::DeletesInBadBlock { .. }
             | Self::Undelivered { .. }
             | Self::Missing { .. }
             | Self::NotRepairable { .. } => ErrorKind::Corrupt,

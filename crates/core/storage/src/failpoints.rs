@@ -43,6 +43,14 @@ pub(crate) enum StoreFlaw {
     CutsTooFar,
     /// Adds a block to the manifest before its files are synced.
     SkipsBlockSync,
+    /// Publishes a manifest before its file with tombstones is synced.
+    SkipsTombstoneSync,
+    /// Ends tombstones of pages and head after the newest sample of the series.
+    DeletesLaterSamples,
+    /// Completes a merge or a cut whose sources got tombstones in the meantime.
+    KeepsTombstonedResult,
+    /// Restores deleted late samples of the log at startup.
+    ReplaysDeletedLate,
     /// Drops late samples from the head before they are in blocks.
     DropsLateFirst,
     /// Takes the view of the blocks before copying the head.

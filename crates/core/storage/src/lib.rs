@@ -85,6 +85,7 @@ mod seeds;
 pub mod snapshot;
 pub mod store;
 pub(crate) mod sync;
+pub(crate) mod tombstones;
 pub mod verify;
 
 pub use blocks::home;

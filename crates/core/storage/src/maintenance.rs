@@ -17,6 +17,7 @@ mod compaction;
 pub(crate) mod coverage;
 pub(crate) mod cut;
 pub(crate) mod cut_marks;
+mod deletion;
 mod disk_space;
 mod flush;
 pub(crate) mod late_coverage;
@@ -36,6 +37,7 @@ use crate::sync::{Mutex, lock};
 use compaction::progress::CompactionState;
 use firn_model::env::JobKind;
 use firn_model::error::Error;
+use firn_model::store::DeleteRequest;
 use state::MaintenanceState;
 use std::sync::{Arc, Weak};
 use workers::MaintenanceWorkers;
@@ -190,6 +192,20 @@ impl Maintenance {
     pub(crate) fn take_snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
         let writer = self.workers().snapshots;
         writer.write(&self.state, name, skips_head)
+    }
+
+    /// Deletes the samples of a request that are visible now.
+    pub(crate) fn delete_series(&self, request: DeleteRequest<'_>) -> Result<(), Error> {
+        // Waits for the end of the current tick.
+        let mut state = lock(&self.state);
+        self.workers().deleter.delete(&mut state, request)
+    }
+
+    /// Rewrites the blocks that contain deleted samples. Waits for the current share of a merge.
+    pub(crate) fn clean_tombstones(&self) -> Result<(), Error> {
+        let mut under_way = lock(&self.compaction.under_way);
+        let compactor = self.workers().compactor;
+        Ok(compactor.clean_tombstones(&mut under_way)?)
     }
 
     /// Shuts down cleanly. Afterwards the log accepts no records and every sample that was appended

@@ -6,6 +6,7 @@
 //! are merged from its sources, and [`plain`] reads them without a copy if the sources do not
 //! overlap.
 
+mod deleted;
 mod exemplars;
 mod head_read;
 mod late;
@@ -30,6 +31,8 @@ use crate::parts::numbers::SeriesNumbers;
 use crate::sealed::SealedPages;
 use crate::sealed::directory::{PageLists, SealedPageEntry};
 use crate::sync::{Mutex, lock};
+use crate::tombstones::{DeletedRuns, Tombstones};
+use deleted::DeletedSeriesCheck;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
@@ -77,6 +80,8 @@ struct HeadSelection {
     losses: DataLossWarnings,
     /// Working memory of finished reads, for reuse.
     idle: Mutex<Vec<SeriesReadScratch>>,
+    /// Deleted samples, which reads skip.
+    tombstones: Arc<Tombstones>,
     /// Held so that pages whose samples are in newer blocks are not removed.
     view: Option<Arc<BlocksView>>,
 }
@@ -113,34 +118,55 @@ impl StoreReader {
     /// Selects the series that match and have samples in the range, from head, pages and blocks.
     /// The selection holds everything that it reads.
     pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.select_checked(request, DeletedSeriesCheck::BySource)
+    }
+
+    /// Selects like [`StoreReader::select`]. Omits each series whose samples in the range are all
+    /// deleted, which may read samples.
+    pub(crate) fn select_labels(
+        &self,
+        request: SelectRequest<'_>,
+    ) -> Result<Arc<dyn Selection>, Error> {
+        self.select_checked(request, DeletedSeriesCheck::BySample)
+    }
+
+    fn select_checked(
+        &self,
+        request: SelectRequest<'_>,
+        check: DeletedSeriesCheck,
+    ) -> Result<Arc<dyn Selection>, Error> {
         let early = self.parts.blocks.view();
         let of_blocks = |view: &BlocksView| view.find_overlapping(request.range).next().is_some();
         // Held until the view is taken, so that no block in it contains a sample that this reader
         // must not see.
         let reading = self.parts.head.watermark.begin_read();
         let asked = self.build_head_request(request, of_blocks(&early));
-        let mut head = self.select_in_head(asked, &reading)?;
+        let deleted = &early.tombstones.in_order;
+        let mut head = self.select_in_head(asked, deleted, &reading)?;
         failpoints::turn();
         // Taken after the head was copied, so that the view contains the late samples that left the
         // head before. Pages that a cut frees remain as long as a view from before the cut.
         let mut view = if failpoints::has(StoreFlaw::ViewsBlocksFirst) {
-            early
+            early.clone()
         } else {
             self.parts.blocks.view()
         };
-        if head.newest_only && of_blocks(&view) {
-            // The first block in this range was added in the meantime.
-            head = self.select_in_head(self.build_head_request(request, true), &reading)?;
+        let has_other_tombstones = !Arc::ptr_eq(&early.tombstones, &view.tombstones);
+        if head.newest_only && (of_blocks(&view) || has_other_tombstones) {
+            // The first block in this range was added in the meantime, or samples were deleted.
+            let asked = self.build_head_request(request, true);
+            head = self.select_in_head(asked, deleted, &reading)?;
             view = self.parts.blocks.view();
         }
         drop(reading);
         head.restrict_start(view.cut);
+        head.apply_tombstones(&early.tombstones, view.tombstones.clone(), check)?;
         if *request.tenant != self.parts.options.tenant {
             return Ok(Arc::new(head));
         }
         head.losses = self.parts.losses_in(request.range);
         if of_blocks(&view) {
-            return self.join(head, view, request);
+            return self.join(head, view, request, check);
         }
         head.view = Some(view);
         Ok(Arc::new(head))
@@ -160,10 +186,12 @@ impl StoreReader {
     }
 
     /// Selects the series with samples in head and pages. `reading` must have begun before: every
-    /// series found was indexed before its samples became visible.
+    /// series found was indexed before its samples became visible. Series in `deleted` are copied
+    /// with all samples, because the newest one may be deleted.
     fn select_in_head(
         &self,
         request: SelectRequest<'_>,
+        deleted: &DeletedRuns,
         reading: &WatermarkReadGuard<'_>,
     ) -> Result<HeadSelection, Error> {
         let generation = self.parts.head.index.generation();
@@ -185,6 +213,7 @@ impl StoreReader {
             budget: request.budget.clone(),
             losses: DataLossWarnings::default(),
             idle: Mutex::default(),
+            tombstones: Arc::default(),
             view: None,
         };
         if *request.tenant != self.parts.options.tenant {
@@ -204,7 +233,7 @@ impl StoreReader {
         let too_early = if early { Some(pages()?) } else { None };
         failpoints::turn();
         selection.late_rule = LateReadRule::new(reading.sequence, self.parts.options.duplicates);
-        selection.head = self.copy_head(&slots, request, reading.sequence)?;
+        selection.head = self.copy_head(&slots, request, deleted, reading.sequence)?;
         failpoints::turn();
         selection.pages = match too_early {
             Some(too_early) => too_early,
@@ -285,6 +314,7 @@ impl HeadSelection {
             open.is_last = next.is_none_or(|next| !SeriesNumbers::share_group(slot, *next));
             let is_plain = !open.is_mixed
                 && self.late_copy(i).is_none()
+                && self.deleted_times(i).is_empty()
                 && self.read_plain(i, &mut open, memory, into)?;
             if !is_plain {
                 memory.made.reset();

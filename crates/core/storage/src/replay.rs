@@ -275,6 +275,7 @@ impl ReplayState<'_> {
         kept: LogPosition,
     ) -> Result<Vec<LogBatch>, Error> {
         let (mut group, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        let deleted = &self.store.blocks.view().tombstones;
         while rows < GROUP_ROWS && bytes < GROUP_BYTES {
             match reading.tail.next()? {
                 Some(Ok(record)) => {
@@ -291,7 +292,8 @@ impl ReplayState<'_> {
                     }
                     rows += batch.floats.len() + batch.histograms.len() + batch.created.len();
                     bytes += batch.memory_bytes();
-                    self.late.drop_rows_in_blocks(record.position, &mut batch);
+                    self.late
+                        .drop_unneeded_rows(record.position, &mut batch, deleted);
                     group.push(batch);
                 }
                 Some(Err(damage)) => reading.record_log_damage(damage, group.last()),

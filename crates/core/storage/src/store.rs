@@ -58,8 +58,8 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
-    Append, AppendBounds, ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection,
-    Ticket,
+    Append, AppendBounds, DeleteRequest, ExemplarRequest, MetadataRequest, Select, SelectRequest,
+    Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use std::ops::RangeInclusive;
@@ -329,6 +329,23 @@ impl Store {
         self.maintenance.take_snapshot(name, skips_head)
     }
 
+    /// Deletes the samples of a request that are visible now; samples that arrive later are kept,
+    /// whatever their time. On return they are invisible, durably. Their space on disk becomes free
+    /// when their blocks are merged, or by [`Store::clean_tombstones`]. Fails if the log is not in
+    /// the folder of the store, or if a block in the time range cannot be read.
+    pub fn delete_series(&self, request: DeleteRequest<'_>) -> Result<(), Error> {
+        self.check_tenant(request.tenant)?;
+        self.parts.require_local_log("a delete")?;
+        self.maintenance.delete_series(request)
+    }
+
+    /// Rewrites the blocks that contain deleted samples without them. Appends and queries continue.
+    /// Fails if the log is not in the folder of the store.
+    pub fn clean_tombstones(&self) -> Result<(), Error> {
+        self.parts.require_local_log("a cleanup of tombstones")?;
+        self.maintenance.clean_tombstones()
+    }
+
     /// Changes the retention limits. Data beyond them is deleted soon after; no data is rewritten.
     pub fn set_retention(&self, retention: RetentionLimits) {
         self.parts.retaining.set(retention);
@@ -426,6 +443,10 @@ impl Append for Store {
 impl Select for Store {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.reader.select(request)
+    }
+
+    fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.reader.select_labels(request)
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {

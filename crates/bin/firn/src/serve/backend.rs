@@ -64,6 +64,7 @@ pub struct BackendParts {
 pub fn backend(parts: BackendParts) -> Backend {
     let (figures, log) = (parts.store.clone(), parts.store.clone());
     let blocks = parts.store.clone();
+    let (deleting, cleaning) = (parts.store.clone(), parts.store.clone());
     let (env, kept) = (parts.env, parts.store.clone());
     let (notifier, scraping) = (parts.notifier.clone(), parts.scraping.clone());
     let eventual = parts
@@ -97,6 +98,8 @@ pub fn backend(parts: BackendParts) -> Backend {
             let name = file_time::snapshot_name(&env);
             kept.snapshot(&name, skips_head).map(|()| name)
         }),
+        delete_series: Arc::new(move |request| deleting.delete_series(request)),
+        clean_tombstones: Arc::new(move || cleaning.clean_tombstones()),
         collectors,
         alertmanagers: Arc::new(move || notifier.alertmanagers()),
         rule_editor: Arc::new(RuleFolder::new(parts.running)),

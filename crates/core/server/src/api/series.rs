@@ -16,6 +16,7 @@ use crate::watched::WatchedStore;
 use axum::response::Response;
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
+use firn_model::columns::SeriesBatch;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
@@ -25,7 +26,7 @@ use firn_model::order::{list_sort_bytes, sort_list_checked};
 use firn_model::quote::quote;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::{Select, SelectRequest, Selection};
+use firn_model::store::{DeleteRequest, Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
 use firn_promql::value::PromqlError;
 use std::collections::HashSet;
@@ -77,10 +78,16 @@ impl SeriesLookup {
         })
     }
 
+    /// Creates a look-up in the local store.
+    pub(super) fn of_local(call: &ApiCall) -> Result<Self, ApiFailure> {
+        let mut lookup = Self::new(call)?;
+        lookup.store = call.backend.local.clone();
+        Ok(lookup)
+    }
+
     /// Parses the selectors for the query `run`. Must run in the query queue, because a regular
-    /// expression may be long.
-    /// Rejects a selector that matches the empty value of every label, because it would select all
-    /// series.
+    /// expression may be long. Rejects a selector that matches the empty value of every label,
+    /// because it would select all series.
     pub(super) fn parse(
         &mut self,
         run: &QueryRun,
@@ -137,6 +144,50 @@ impl SeriesLookup {
         Ok(())
     }
 
+    /// Deletes the samples of the look-up.
+    pub(super) fn delete(
+        &self,
+        run: &QueryRun,
+        delete: &dyn Fn(DeleteRequest<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        delete(DeleteRequest {
+            tenant: &self.tenant,
+            sets: &self.sets,
+            range: self.range,
+            cancel: run.cancel(),
+            budget: run.budget(),
+        })
+    }
+
+    /// Counts the series with a sample in the range, and these samples.
+    pub(super) fn count_samples(&self, run: &Arc<QueryRun>) -> Result<SampleCounts, Error> {
+        let mut counts = SampleCounts::default();
+        let mut known = HashSet::new();
+        let mut held = run.budget().create_reservation();
+        self.for_each_selector(run, |store, request| {
+            let selection = store.select(request)?;
+            let mut batch = SeriesBatch::default();
+            for first in (0..selection.len()).step_by(SERIES_PER_CHECK) {
+                run.cancel().check()?;
+                let end = selection.len().min(first + SERIES_PER_CHECK);
+                batch.clear();
+                selection.read(first..end, &mut batch)?;
+                for series in first..end {
+                    let samples = batch.series(series - first).times.len() as u64;
+                    // A series that several selectors select is counted once.
+                    let is_new = self.sets.len() == 1
+                        || insert_series(&mut known, selection.labels(series), &mut held)?;
+                    if samples > 0 && is_new {
+                        counts.series += 1;
+                        counts.samples += samples;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+
     /// Returns warnings about label names or values that may be missing.
     pub(super) fn annotations(&self) -> ResponseAnnotations {
         warnings(&self.store.label_loss_warnings(&self.tenant, self.range))
@@ -169,6 +220,23 @@ fn warnings(losses: &DataLossWarnings) -> ResponseAnnotations {
         warnings: losses.texts(),
         infos: Vec::new(),
     }
+}
+
+/// Numbers of the series and samples of a look-up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SampleCounts {
+    pub(super) series: u64,
+    pub(super) samples: u64,
+}
+
+/// Adds a label set to `known`. Returns whether it is new.
+fn insert_series(
+    known: &mut HashSet<Labels>,
+    labels: Labels,
+    held: &mut Reservation,
+) -> Result<bool, Error> {
+    held.grow(labels.as_bytes().len() + ALLOCATION_BYTES + 2 * size_of::<Labels>())?;
+    Ok(known.insert(labels))
 }
 
 /// Sorted texts with the reservation of their memory, which is held until the response was sent.

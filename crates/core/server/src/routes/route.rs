@@ -3,6 +3,7 @@
 
 use crate::access::ResponseVisibility;
 use crate::api::call::{self, ApiCall};
+use crate::api::deletion::DeletionAudit;
 use crate::api::{admin, origin};
 use crate::app::ServerApp;
 use crate::http::failure::{ApiFailure, FailureCause};
@@ -329,7 +330,10 @@ async fn authorize_and_run<F: Future<Output = Response>>(
         }
     };
     if let Some(audit) = audit {
-        audit.log(response.status());
+        audit.log(
+            response.status(),
+            response.extensions().get::<DeletionAudit>(),
+        );
     }
     response
 }
@@ -367,13 +371,31 @@ impl AuditRecord {
         }
     }
 
-    fn log(&self, status: StatusCode) {
+    fn log(&self, status: StatusCode, deletion: Option<&DeletionAudit>) {
+        if let Some(deletion) = deletion {
+            return self.log_deletion(status, deletion);
+        }
         tracing::info!(
             method = self.method,
             path = self.path,
             who = self.who,
             peer = self.peer,
             status = status.as_u16(),
+            "audit"
+        );
+    }
+
+    fn log_deletion(&self, status: StatusCode, deletion: &DeletionAudit) {
+        tracing::info!(
+            method = self.method,
+            path = self.path,
+            who = self.who,
+            peer = self.peer,
+            status = status.as_u16(),
+            action = deletion.action,
+            matchers = deletion.matchers,
+            start = deletion.start,
+            end = deletion.end,
             "audit"
         );
     }

@@ -16,12 +16,12 @@ use super::route::{
 };
 use crate::access::ResponseVisibility;
 use crate::api::{
-    admin, alertmanagers, blocks, cluster, discards, features, import, metadata, notifications,
-    otlp, self_metrics, status, targets, write,
+    admin, alertmanagers, blocks, cluster, deletion, discards, features, import, metadata,
+    notifications, otlp, self_metrics, status, targets, write,
 };
 use crate::metrics::ServerEndpoint;
 use ParamKind::{Count, Flag, Text, Texts};
-use cells::{GET, LIMIT, OTLP, POST, POST_PUT, TEXT, YAML};
+use cells::{END, GET, LIMIT, OTLP, POST, POST_PUT, START, TEXT, YAML};
 use firn_model::access::AccessScope;
 use queries::QUERIES;
 use rules::{RULE_EDITOR, RULES};
@@ -323,6 +323,46 @@ const STATUS: &[ApiRoute] = &[
         Flag,
         "Omit samples that are not yet in a block.",
     )]),
+    ApiRoute::new(
+        "/admin/tsdb/delete_series",
+        mount(
+            POST_PUT,
+            ServerEndpoint::Operations,
+            AccessScope::Admin,
+            ResponseVisibility::Whole,
+        ),
+        |m| admin_route(m, deletion::delete_series),
+        "Deletes the stored samples of the selected series and answers with 204. Requires \
+         `--web.enable-admin-api`.",
+    )
+    .require_store()
+    .with_params(&[
+        required(
+            "match[]",
+            Texts,
+            "Series selector. A series matches if any of the selectors matches.",
+        ),
+        START,
+        END,
+        param(
+            "dry_run",
+            Flag,
+            "Delete nothing; return the numbers of `series` and `samples`.",
+        ),
+    ]),
+    ApiRoute::new(
+        "/admin/tsdb/clean_tombstones",
+        mount(
+            POST_PUT,
+            ServerEndpoint::Operations,
+            AccessScope::Admin,
+            ResponseVisibility::Whole,
+        ),
+        |m| admin_route(m, deletion::clean_tombstones),
+        "Removes deleted samples from the disk and answers with 204. Requires \
+         `--web.enable-admin-api`.",
+    )
+    .require_store(),
     ApiRoute::new(
         "/openapi.yaml",
         open(GET, ServerEndpoint::Status),

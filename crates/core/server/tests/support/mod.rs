@@ -442,6 +442,11 @@ fn backend(log: Arc<FakeLog>) -> Backend {
                 Err(Error::new(ErrorKind::Unavailable, "the disk is full"))
             }
         }),
+        delete_series: Arc::new(|request| {
+            let text = format!("{:?} {:?}", request.sets, request.range);
+            Err(Error::new(ErrorKind::Unavailable, text))
+        }),
+        clean_tombstones: Arc::new(|| Ok(())),
         collectors: vec![Arc::new(FakeMetrics)],
         outside: ExternalUrl {
             url: "http://firn.example.org/f".to_owned(),

@@ -13,6 +13,7 @@ use crate::error::StorageError;
 use crate::head::late::{LateAdmission, LateRow};
 use crate::head::series::{AppendVerdict, AppendWindow};
 use crate::head::shard::HeadShard;
+use crate::ids::SeriesRef;
 use firn_model::batch::Batch;
 use firn_model::error::Error;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
@@ -53,7 +54,7 @@ impl Appender {
         let mut is_any = false;
         let mut take =
             |verdict: &mut AppendVerdict, time, start, value: &dyn Fn() -> ChunkSample| {
-                if !self.judge_late(verdict, time, window) {
+                if !self.judge_late(verdict, slot, time, window) {
                     return;
                 }
                 let (value, duplicates) = (value(), self.parts.options.duplicates);
@@ -102,19 +103,25 @@ impl Appender {
 
     /// Returns whether a sample that was rejected in order is late. If it is rejected for another
     /// reason now, sets `verdict` to that reason.
+    ///
+    /// A sample at the time of a deleted one is a new sample, even if it has the same value.
     fn judge_late(
         &self,
         verdict: &mut AppendVerdict,
+        slot: SeriesRef,
         time: TimestampMs,
         window: AppendWindow,
     ) -> bool {
-        let AppendVerdict::Refused(rejection) = *verdict else {
-            return false;
+        let rejection = match *verdict {
+            AppendVerdict::Refused(rejection) => rejection,
+            AppendVerdict::Known if self.is_deleted(slot, time) => SampleRejection::OutOfOrder,
+            AppendVerdict::Known | AppendVerdict::Stored | AppendVerdict::Late => return false,
         };
         let is_late = match rejection {
             SampleRejection::OutOfOrder | SampleRejection::OutOfBounds => true,
             SampleRejection::DuplicateTimestamp => {
                 self.parts.options.duplicates != DuplicatePolicy::KeepFirst
+                    || self.is_deleted(slot, time)
             }
             SampleRejection::TooOld
             | SampleRejection::TooFarInFuture
@@ -128,6 +135,13 @@ impl Appender {
             return false;
         }
         true
+    }
+
+    /// Returns whether the in-order sample of a series at `time` is deleted.
+    fn is_deleted(&self, slot: SeriesRef, time: TimestampMs) -> bool {
+        let view = self.parts.blocks.view();
+        let deleted = &view.tombstones.in_order;
+        !deleted.is_empty() && deleted.has(self.parts.head.numbers.slot(slot).0, time)
     }
 
     /// Returns the memory of all late samples, in bytes.

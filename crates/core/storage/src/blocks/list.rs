@@ -2,23 +2,28 @@
 //!
 //! ```text
 //! MANIFEST-<version>    text, one entry per line; written under a temporary name, synced, renamed
+//! TOMBSTONES-<version>-<checksum>    the deleted samples, if there are any; synced before its
+//!                       manifest. A repeated attempt to write a version keeps the earlier file.
 //! ```
 //!
 //! The newest readable manifest is the current one. It is the only commit point: a block that it
 //! does not list does not exist, and a block that it lists is complete on disk. Invariants:
-//! versions ascend; the previous file is removed only after the new one is durable; a block is
+//! versions ascend; the previous files are removed only after the new ones are durable; a block is
 //! listed only after all its files are synced. `docs/format/data-folder.md` specifies the lines.
 
+use super::tombstone_file::{TombstoneFileEntry, create_temporary, is_tombstone_file, read_file};
 use crate::block::{BlockId, BlockMeta};
 use crate::blocks::home::RestoredHome;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
-use firn_model::env::{Disk, OpenMode};
+use crate::tombstones::Tombstones;
+use firn_model::env::Disk;
 use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const PREFIX: &str = "MANIFEST-";
 
@@ -80,6 +85,8 @@ pub(crate) struct BlockList {
     /// The blocks by kind and then by sequence number. This is their order of precedence at equal
     /// times.
     pub(crate) blocks: Vec<BlockEntry>,
+    /// The deleted samples of blocks, pages and head.
+    pub(crate) tombstones: Arc<Tombstones>,
 }
 
 impl Default for BlockList {
@@ -90,6 +97,7 @@ impl Default for BlockList {
             late_through: LogPosition(0),
             next_sequence: 1,
             blocks: Vec::new(),
+            tombstones: Arc::default(),
         }
     }
 }
@@ -99,8 +107,32 @@ pub(crate) struct LoadedBlockList {
     pub(crate) list: BlockList,
     /// Damage to manifests newer than `list`, which could not be read.
     pub(crate) damages: Vec<Damage>,
-    /// Paths of older manifests, which may be removed once `list` is in use.
+    /// Paths of older manifests and of files with tombstones that belong to none, which may be
+    /// removed once `list` is in use.
     pub(crate) others: Vec<PathBuf>,
+    /// The file with the tombstones of `list`, if there is one.
+    tombstones: Option<TombstoneFileEntry>,
+    /// Damage to the tombstones of `list`, whose deleted samples are visible again.
+    pub(crate) lost_tombstones: Option<Damage>,
+}
+
+/// The content of a manifest, with size and checksum of its file with tombstones.
+struct ParsedManifest {
+    list: BlockList,
+    tombstones: Option<TombstoneFileEntry>,
+}
+
+impl LoadedBlockList {
+    /// Reads the tombstones of the list. Damage is kept for the caller; a disk fault is an error.
+    fn read_tombstones(&mut self, disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
+        if let Some(entry) = self.tombstones {
+            match entry.read(disk, dir, self.list.version)? {
+                Ok(set) => self.list.tombstones = Arc::new(set),
+                Err(damage) => self.lost_tombstones = Some(damage),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl BlockList {
@@ -115,6 +147,7 @@ impl BlockList {
             late_through: restored.late_through,
             next_sequence: last.unwrap_or(0) + 1,
             blocks,
+            tombstones: Arc::default(),
         }
     }
 
@@ -131,6 +164,8 @@ impl BlockList {
             list: BlockList::default(),
             damages: Vec::new(),
             others: Vec::new(),
+            tombstones: None,
+            lost_tombstones: None,
         };
         let mut is_found = false;
         for version in versions.iter().rev() {
@@ -139,12 +174,15 @@ impl BlockList {
                 found.others.push(path);
                 continue;
             }
-            let text = read_file(disk, &path).map_err(StorageError::io("read", &path))?;
-            let list = std::str::from_utf8(&text).ok().and_then(parse_manifest);
-            match list.filter(|list| list.version == *version) {
-                Some(list) => {
-                    found.list = list;
+            let text =
+                read_file(disk, &path, BYTES_MAX).map_err(StorageError::io("read", &path))?;
+            let parsed = std::str::from_utf8(&text).ok().and_then(parse_manifest);
+            match parsed.filter(|parsed| parsed.list.version == *version) {
+                Some(parsed) => {
+                    found.list = parsed.list;
                     is_found = true;
+                    found.tombstones = parsed.tombstones;
+                    found.read_tombstones(disk, dir)?;
                 }
                 None => {
                     let what = "content differs from its checksum".to_owned();
@@ -153,10 +191,30 @@ impl BlockList {
                 }
             }
         }
+        let current = found
+            .tombstones
+            .map(|entry| entry.file_name(found.list.version));
+        let unused = |name: &&PathBuf| is_tombstone_file(name) && Some(*name) != current.as_ref();
+        if is_found {
+            found
+                .others
+                .extend(names.iter().filter(unused).map(|name| dir.join(name)));
+        }
         // Never reuse the version of a damaged manifest.
         let newest = versions.last().copied().unwrap_or(0);
         found.list.version = found.list.version.max(newest);
         Ok(found)
+    }
+
+    /// Removes the tombstones that hide nothing any more.
+    pub(crate) fn prune_tombstones(&mut self) {
+        let is_listed = |id| self.contains(id);
+        let pruned = self
+            .tombstones
+            .pruned(self.cut, self.late_through, is_listed);
+        if let Some(pruned) = pruned {
+            self.tombstones = Arc::new(pruned);
+        }
     }
 
     /// Writes the list into `dir` under its version and removes the previous manifest. The new one
@@ -164,8 +222,14 @@ impl BlockList {
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
         let temporary = dir.join(TEMPORARY);
         let io_error = StorageError::io("write manifest of blocks", &temporary);
-        self.write_file(disk, dir, &temporary).map_err(io_error)?;
-        // If this fails, the next start removes the old manifest.
+        let written = self.write_file(disk, dir, &temporary);
+        let current = written.map_err(io_error)?;
+        // If this fails, the next start removes the old files.
+        for name in disk.list(dir).unwrap_or_default() {
+            if is_tombstone_file(&name) && Some(&name) != current.as_ref() {
+                let _ = disk.remove_file(&dir.join(name));
+            }
+        }
         if let Some(before) = self.version.checked_sub(1)
             && disk.remove_file(&manifest_path(dir, before)).is_ok()
         {
@@ -174,21 +238,34 @@ impl BlockList {
         Ok(())
     }
 
-    fn write_file(&self, disk: &dyn Disk, dir: &Path, temporary: &Path) -> io::Result<()> {
-        match disk.remove_file(temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let file = disk.open(temporary, OpenMode::CreateNew)?;
-        file.write_all_at(0, self.to_text().as_bytes())?;
+    /// Writes the files. Returns the name of that with the tombstones, if there are any.
+    fn write_file(
+        &self,
+        disk: &dyn Disk,
+        dir: &Path,
+        temporary: &Path,
+    ) -> io::Result<Option<PathBuf>> {
+        let tombstones = if self.tombstones.is_empty() {
+            None
+        } else {
+            Some(TombstoneFileEntry::write(
+                &self.tombstones,
+                disk,
+                dir,
+                self.version,
+            )?)
+        };
+        let file = create_temporary(disk, temporary)?;
+        file.write_all_at(0, self.to_text(tombstones).as_bytes())?;
         file.sync_data()?;
         disk.rename(temporary, &manifest_path(dir, self.version))?;
-        disk.sync_dir(dir)
+        disk.sync_dir(dir)?;
+        Ok(tombstones.map(|entry| entry.file_name(self.version)))
     }
 
-    /// Returns whether `name` is the file name of a manifest.
+    /// Returns whether `name` is the file name of a manifest or of its tombstones.
     pub(crate) fn is_manifest_name(name: &Path) -> bool {
-        parse_version(name).is_some()
+        parse_version(name).is_some() || is_tombstone_file(name)
     }
 
     /// Returns whether the manifest lists a block.
@@ -230,7 +307,7 @@ impl BlockList {
         sequence
     }
 
-    fn to_text(&self) -> String {
+    fn to_text(&self, tombstones: Option<TombstoneFileEntry>) -> String {
         let (version, cut, late, next) = (
             self.version,
             self.cut,
@@ -242,6 +319,9 @@ impl BlockList {
         for entry in &self.blocks {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{}", entry.to_line());
+        }
+        if let Some(TombstoneFileEntry { bytes, sum }) = tombstones {
+            let _ = writeln!(text, "tombstones {bytes} {sum:08x}");
         }
         let sum = crc32c::crc32c(text.as_bytes());
         let _ = writeln!(text, "sum {sum:08x}");
@@ -367,22 +447,9 @@ fn parse_version(name: &Path) -> Option<u64> {
     (version.to_string() == digits).then_some(version)
 }
 
-fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
-    let file = disk.open(path, OpenMode::Read)?;
-    let bytes = file.len()?;
-    if bytes > BYTES_MAX {
-        let what = format!("{bytes} bytes, limit {BYTES_MAX}");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-    }
-    let mut read = vec![0; bytes as usize];
-    let count = file.read_at(0, &mut read)?;
-    read.truncate(count);
-    Ok(read)
-}
-
 /// Parses the text of a manifest. Returns `None` unless it is exactly as [`BlockList::to_text`]
 /// writes it.
-fn parse_manifest(text: &str) -> Option<BlockList> {
+fn parse_manifest(text: &str) -> Option<ParsedManifest> {
     let body = text.strip_suffix('\n')?;
     let (before, sum) = body.rsplit_once("\nsum ")?;
     let summed = text.get(..before.len() + 1)?;
@@ -393,7 +460,7 @@ fn parse_manifest(text: &str) -> Option<BlockList> {
     if lines.next()? != FIRST_LINE {
         return None;
     }
-    let mut list = BlockList::default();
+    let (mut list, mut tombstones) = (BlockList::default(), None);
     for line in lines {
         let mut words = line.split(' ');
         let name = words.next()?;
@@ -405,8 +472,12 @@ fn parse_manifest(text: &str) -> Option<BlockList> {
             ("next", [sequence]) => list.next_sequence = sequence.parse().ok()?,
             ("main", words) => list.blocks.push(BlockEntry::parse(BlockKind::Main, words)?),
             ("late-block", words) => list.blocks.push(BlockEntry::parse(BlockKind::Late, words)?),
+            ("tombstones", [bytes, sum]) => {
+                let (bytes, sum) = (bytes.parse().ok()?, u32::from_str_radix(sum, 16).ok()?);
+                tombstones = Some(TombstoneFileEntry { bytes, sum });
+            }
             _ => return None,
         }
     }
-    Some(list)
+    Some(ParsedManifest { list, tombstones })
 }

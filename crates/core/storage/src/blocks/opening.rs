@@ -60,8 +60,11 @@ impl Blocks {
                 }
             }
         }
-        let cut = committing.list.cut;
-        self.view.store(Arc::new(BlocksView { cut, blocks }));
+        self.view.store(Arc::new(BlocksView {
+            cut: committing.list.cut,
+            blocks,
+            tombstones: committing.list.tombstones.clone(),
+        }));
         // A home does not record damage: each start opens the blocks again.
         if is_changed && self.home.is_none() {
             let list = committing.list.clone();

@@ -74,6 +74,24 @@ pub(crate) fn plan_next_merge(
     }
 }
 
+/// Returns the rewrites that remove the deleted samples from blocks, one for each set of blocks
+/// with tombstones.
+pub(crate) fn plan_cleaning(list: &BlockList) -> Vec<MergePlan> {
+    let has_tombstones = |set: &BlockSet<'_>| {
+        let mut blocks = set.blocks().iter();
+        blocks.any(|block| list.tombstones.of_block(block.id).is_some())
+    };
+    let sets = BlockSet::split_into_sets(&list.blocks).filter(has_tombstones);
+    let rewrite = |set: BlockSet<'_>| MergePlan {
+        inputs: set.blocks().to_vec(),
+        range: set.range(),
+        kind: set.kind(),
+        sequence: set.sequence(),
+        level: set.level() + 1,
+    };
+    sets.map(rewrite).collect()
+}
+
 /// Returns the first merge that is due in the windows of this length.
 fn plan_merge_in_window(list: &BlockList, window: i64, is_top: bool) -> Option<MergePlan> {
     let sound: Vec<BlockSet<'_>> = BlockSet::split_into_sets(&list.blocks)

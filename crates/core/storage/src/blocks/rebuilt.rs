@@ -6,7 +6,7 @@
 //! its data, because a start would otherwise remove it.
 
 use super::list::{BlockEntry, BlockKind, BlockList};
-use super::list_block_folders;
+use super::{list_block_folders, tombstone_file};
 use crate::block::{Block, BlockCache, BlockId, BlockMeta, BlockShard};
 use crate::error::StorageError;
 use firn_model::env::Env;
@@ -48,6 +48,7 @@ pub(crate) fn rebuild_list(
     metas.sort_by_key(|meta| (meta.is_late, position_in_set(meta)));
     let mut list = BlockList {
         version,
+        tombstones: tombstone_file::read_newest(&*env.disk, dir)?,
         ..BlockList::default()
     };
     let mut newest = None;

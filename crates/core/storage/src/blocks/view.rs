@@ -3,6 +3,7 @@
 
 use super::list::BlockEntry;
 use crate::block::Block;
+use crate::tombstones::Tombstones;
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::Matcher;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -39,6 +40,8 @@ pub(crate) struct BlocksView {
     pub(crate) cut: TimestampMs,
     /// The blocks in order of precedence: of samples with the same series and time, the first wins.
     pub(crate) blocks: Vec<Arc<OpenBlock>>,
+    /// The deleted samples of blocks, pages and head.
+    pub(crate) tombstones: Arc<Tombstones>,
 }
 
 impl BlocksView {

@@ -50,6 +50,50 @@ impl SampleColumns {
         self.histograms.truncate(kept);
     }
 
+    /// Removes the samples from index `from` on whose time `is_removed` is true for.
+    pub(crate) fn remove_from(&mut self, from: usize, is_removed: impl Fn(TimestampMs) -> bool) {
+        let Some(first) = self.times[from..].iter().position(|time| is_removed(*time)) else {
+            return;
+        };
+        let first = from + first;
+        let mut kept = first;
+        // The new index of each sample from `first` on.
+        let mut moved = Vec::with_capacity(self.times.len() - first);
+        for i in first..self.times.len() {
+            let is_kept = !is_removed(self.times[i]);
+            moved.push(is_kept.then_some(kept as u32));
+            if is_kept {
+                self.times[kept] = self.times[i];
+                self.values[kept] = self.values[i];
+                if let Some(start) = self.start_times.get(i).copied() {
+                    self.start_times[kept] = start;
+                }
+                kept += 1;
+            }
+        }
+        self.histograms.retain_mut(|(i, _)| {
+            let Some(at) = (*i as usize).checked_sub(first) else {
+                return true;
+            };
+            let place = moved[at];
+            *i = place.unwrap_or(*i);
+            place.is_some()
+        });
+        self.times.truncate(kept);
+        self.values.truncate(kept);
+        self.start_times.truncate(kept);
+    }
+
+    /// Marks the counter reset hints of all histograms as unknown, because samples before them were
+    /// removed.
+    pub(crate) fn forget_reset_hints(&mut self) {
+        for (_, histogram) in &mut self.histograms {
+            if !matches!(histogram.reset_hint, ResetHint::Gauge | ResetHint::Unknown) {
+                Arc::make_mut(histogram).reset_hint = ResetHint::Unknown;
+            }
+        }
+    }
+
     /// Merges the samples from index `len` on into those before. Both parts must be sorted by time.
     /// If two samples have the same time, the first one is kept. Costs one comparison if all later
     /// samples are newer, which is nearly always the case.

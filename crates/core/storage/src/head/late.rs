@@ -144,14 +144,14 @@ impl LateTable {
         self.bytes = self.bytes.wrapping_add_signed(change);
     }
 
-    /// Drops the rows of a series from batches up to `sequence`. The caller must call
+    /// Drops the rows of a series for which `is_gone` is true. The caller must call
     /// [`LateTable::settle`] afterwards.
-    pub(crate) fn drop_through(&mut self, local: ShardLocalId, sequence: u64) {
+    pub(crate) fn drop_rows(&mut self, local: ShardLocalId, is_gone: impl Fn(&LateRow) -> bool) {
         let Some(series) = self.series.get_mut(&local) else {
             return;
         };
         self.bytes -= SERIES_BYTES + series.memory_bytes();
-        series.drop_through(sequence);
+        series.drop_rows(is_gone);
         if series.leaves.is_empty() {
             self.series.remove(&local);
         } else {
@@ -272,12 +272,11 @@ impl LateSeries {
         after as isize - before as isize
     }
 
-    /// Drops the rows of batches up to `sequence`, and all leaves that become empty.
-    fn drop_through(&mut self, sequence: u64) {
-        let is_old = |row: &LateRow| row.sequence <= sequence;
+    /// Drops the rows for which `is_gone` is true, and all leaves that become empty.
+    fn drop_rows(&mut self, is_gone: impl Fn(&LateRow) -> bool) {
         for leaf in &mut self.leaves {
-            if leaf.rows.iter().any(is_old) {
-                let kept = leaf.without_rows(is_old);
+            if leaf.rows.iter().any(&is_gone) {
+                let kept = leaf.without_rows(&is_gone);
                 *leaf = Arc::new(kept);
             }
         }

@@ -335,6 +335,21 @@ impl MemSeries {
         closed.sum::<usize>() + self.open.sample_count()
     }
 
+    /// Returns a time before all of the newest `hidden` samples in memory and not before the others.
+    /// `hidden` is at least one.
+    pub(crate) fn end_before_newest(&self, hidden: usize) -> Result<TimestampMs, DecodeError> {
+        let mut columns = SampleColumns::default();
+        for chunk in self.closed() {
+            chunk.decode(usize::MAX, &mut columns)?;
+        }
+        if let Some(open) = self.open.snapshot() {
+            open.decode(usize::MAX, &mut columns)?;
+        }
+        let first = columns.times.len().saturating_sub(hidden);
+        let first = columns.times.get(first).copied();
+        Ok(first.map_or(self.open.last_time(), |first| first.saturating_sub(1)))
+    }
+
     /// Inserts samples at their position in time; a sample whose time is already present is
     /// skipped. Used only by replay, because log records may be in another order than the head
     /// applied them.

@@ -115,6 +115,14 @@ impl Watermark {
         (self.visible.load(Ordering::Acquire), state.visible_position)
     }
 
+    /// Returns a log position up to which all records of visible batches are. Records of other
+    /// batches may be before it.
+    pub(crate) fn durable_position(&self) -> LogPosition {
+        let state = lock(&self.state);
+        let last = state.durable.back().map(|(position, _)| *position);
+        last.unwrap_or(state.visible_position)
+    }
+
     /// Marks batch `sequence` as complete, with its record at `position` if it needed one. The
     /// ticket resolves when all earlier batches are complete too.
     fn complete(

@@ -16,19 +16,21 @@ pub(super) mod progress;
 
 use super::disk_space::DiskSpace;
 use super::state::PAUSE;
-use crate::block::{BlockMeta, remove_folder};
-use crate::blocks::plan::{self, MergePlan};
+use crate::block::{BlockId, BlockMeta, remove_folder};
+use crate::blocks::plan;
 use crate::blocks::{BlockEntry, BlockList, Blocks};
 use crate::damage::{self, DamageKind, DamageList};
 use crate::error::StorageError;
-use crate::failpoints;
+use crate::failpoints::{self, StoreFlaw};
 use crate::parts::metrics::StoreMetrics;
 use crate::parts::options::StoreOptions;
 use crate::parts::retention::RetentionState;
+use crate::tombstones::DeletedRuns;
 use firn_model::env::Env;
 use firn_model::sample::TimeRange;
-use merging::{MergeFailure, MergeJob};
+use merging::{MergeFailure, MergeJob, MergeResult};
 use progress::CompactionProgress;
+use std::sync::Arc;
 
 /// Minimum number of samples merged per tick: about 100 ms of CPU time.
 const SHARE_MIN: u64 = 4 << 20;
@@ -123,11 +125,14 @@ impl Compactor<'_> {
 
     /// Replaces the inputs by the result of the merge.
     fn commit_merge(&self, merging: MergeJob) -> Result<(), StorageError> {
-        let (merge, metas) = merging.finish()?;
+        let merged = merging.finish()?;
         failpoints::turn();
         let mut is_replaced = false;
         self.blocks
-            .commit(|list| is_replaced = replace_inputs(list, &merge, &metas))?;
+            .commit(|list| is_replaced = replace_inputs(list, &merged))?;
+        let MergeResult {
+            plan: merge, metas, ..
+        } = merged;
         let bytes = metas.iter().map(BlockMeta::file_bytes).sum();
         self.metrics.block_bytes_written.add(bytes);
         self.metrics.merging.end(&*self.env.clock, bytes);
@@ -145,9 +150,38 @@ impl Compactor<'_> {
             );
             return Ok(());
         }
-        // An input was deleted by the retention in the meantime.
+        // An input was removed by the retention or got tombstones in the meantime.
         let mut folders = metas.iter().map(|meta| self.blocks.block_dir(meta.id));
         folders.try_for_each(|folder| remove_folder(self.env, &folder))
+    }
+
+    /// Rewrites all blocks that have tombstones, without the deleted samples, one after the other. A
+    /// merge in progress is given up and planned again later.
+    pub(super) fn clean_tombstones(
+        &self,
+        under_way: &mut CompactionProgress,
+    ) -> Result<(), StorageError> {
+        if let Some(merging) = under_way.merging.take() {
+            merging.abandon();
+            self.metrics.merging.stop();
+        }
+        // A delete of the meantime is for the next call.
+        for rewrite in plan::plan_cleaning(&self.blocks.list()) {
+            let bytes = rewrite.inputs.iter().map(|block| block.bytes).sum::<u64>();
+            self.space.check_free_beside_log(bytes)?;
+            let merging = MergeJob::new(self.env, self.blocks, rewrite, self.options);
+            let mut merging = merging.map_err(|failure| failure.error)?;
+            let (clock, series) = (&*self.env.clock, merging.total_series());
+            self.metrics.merging.begin(clock, series);
+            if let Err(failure) = merging.advance(u64::MAX) {
+                self.metrics.merging.stop();
+                merging.abandon();
+                return Err(failure.error);
+            }
+            self.commit_merge(merging)?;
+        }
+        self.blocks.remove_dropped_folders();
+        Ok(())
     }
 
     /// Handles a failed merge: if an input cannot be read, reports it and excludes it from merges
@@ -177,9 +211,17 @@ impl Compactor<'_> {
     }
 }
 
-/// Replaces the inputs of `merge` in the list by the blocks of `metas`. Returns false without a
-/// change if an input is gone.
-fn replace_inputs(list: &mut BlockList, merge: &MergePlan, metas: &[BlockMeta]) -> bool {
+/// Replaces the inputs of a merge in the list by its results. Returns false without a change if an
+/// input is gone, or has other tombstones than those that the merge applied.
+fn replace_inputs(list: &mut BlockList, merged: &MergeResult) -> bool {
+    let (merge, metas) = (&merged.plan, &merged.metas);
+    let is_applied = |applied: &(BlockId, Option<Arc<DeletedRuns>>)| {
+        list.tombstones.of_block(applied.0) == applied.1.as_ref()
+            || failpoints::has(StoreFlaw::KeepsTombstonedResult)
+    };
+    if !merged.deleted.iter().all(is_applied) {
+        return false;
+    }
     let is_input = |entry: &BlockEntry| merge.inputs.iter().any(|input| input.id == entry.id);
     let found = list.blocks.iter().filter(|entry| is_input(entry)).count();
     if found < merge.inputs.len() {

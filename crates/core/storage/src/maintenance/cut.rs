@@ -31,6 +31,7 @@ use crate::failpoints::{self, StoreFlaw};
 use crate::parts::head::StoreHead;
 use crate::parts::metrics::StoreMetrics;
 use crate::parts::options::StoreOptions;
+use crate::tombstones::DeletedRuns;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -90,6 +91,22 @@ impl Cutter<'_> {
         }
         self.metrics.cutting.stop();
         state.cut.not_before = self.env.clock.monotonic().saturating_add(PAUSE);
+    }
+
+    /// Ends the current cut if its block may contain samples in `deleted`. The next tick begins it
+    /// again.
+    pub(super) fn restart_after_delete(&self, state: &mut MaintenanceState, deleted: &DeletedRuns) {
+        if failpoints::has(StoreFlaw::KeepsTombstonedResult) {
+            return;
+        }
+        match &state.cut.step {
+            BlockCutStep::Writing(writing) if deleted.overlaps(writing.range) => {}
+            _ => return,
+        }
+        if let BlockCutStep::Writing(writing) = std::mem::take(&mut state.cut.step) {
+            let _ = writing.writer.abandon();
+        }
+        self.metrics.cutting.stop();
     }
 
     /// Returns the number of additional steps per tick, for the cuts that are due after the current
@@ -186,8 +203,8 @@ impl Cutter<'_> {
 
     /// Starts a block for the samples before `end` that are in pages and in no block.
     fn begin_block(&self, end: TimestampMs) -> Result<BlockCutStep, StorageError> {
-        let cut = self.blocks.view().cut;
-        let range = TimeRange::new(cut, end.saturating_sub(1));
+        let view = self.blocks.view();
+        let range = TimeRange::new(view.cut, end.saturating_sub(1));
         let (pages, order) = self.sources.list_series(range);
         let bytes: u64 = pages
             .iter()
@@ -222,6 +239,7 @@ impl Cutter<'_> {
             series_done: 0,
             order,
             pages,
+            tombstones: view.tombstones.clone(),
         })))
     }
 

@@ -101,7 +101,8 @@ impl LateFlusher<'_> {
         let rows = buffer.sample_count();
         buffer.flush(&mut import)?;
         if failpoints::has(StoreFlaw::DropsLateFirst) {
-            self.drop_flushed_rows(state, std::mem::take(&mut taken), sequence);
+            let taken = std::mem::take(&mut taken);
+            self.drop_rows(state, taken, |row| row.sequence <= sequence);
         }
         failpoints::turn();
         let flushed = import.commit_late_through(position)?;
@@ -109,7 +110,7 @@ impl LateFlusher<'_> {
         assert_eq!(flushed.samples, rows, "late samples in blocks");
         drop(reading);
         failpoints::turn();
-        self.drop_flushed_rows(state, taken, sequence);
+        self.drop_rows(state, taken, |row| row.sequence <= sequence);
         self.metrics.flushed_samples.add(flushed.samples);
         self.metrics.block_bytes_written.add(flushed.bytes);
         Ok(())
@@ -169,13 +170,13 @@ impl LateFlusher<'_> {
         due
     }
 
-    /// Drops the rows of batches up to `sequence` of the series in `taken`, after readers can find
-    /// them in blocks.
-    pub(crate) fn drop_flushed_rows(
+    /// Drops the rows of the series in `taken` for which `is_gone` is true, after readers can find
+    /// them in blocks, or after they were deleted.
+    pub(crate) fn drop_rows(
         &self,
         state: &mut MaintenanceState,
         mut taken: Vec<DueLateSeries>,
-        sequence: u64,
+        is_gone: impl Fn(&LateRow) -> bool,
     ) {
         taken.sort_unstable_by_key(|due| (due.shard, due.local));
         self.head.index.begin_late_marks();
@@ -186,7 +187,7 @@ impl LateFlusher<'_> {
                 let mut shard = lock(shard);
                 let before = shard.late.memory_bytes();
                 for due in slice {
-                    shard.late.drop_through(due.local, sequence);
+                    shard.late.drop_rows(due.local, &is_gone);
                 }
                 let freed = before - shard.late.memory_bytes();
                 self.metrics.late_memory.add(-(freed as i64));

@@ -36,7 +36,7 @@ pub(crate) struct MaintenanceState {
     pub(crate) troubles: SealFailures,
     /// Time at which sealing may be retried after a failure, on the monotonic clock.
     pub(crate) seal_not_before: Duration,
-    pub(super) cut: BlockCutState,
+    pub(crate) cut: BlockCutState,
     /// Time at which late samples may be flushed again after a failure, on the monotonic clock.
     pub(crate) flush_not_before: Duration,
     pub(super) garbage: Vec<IndexGarbage>,

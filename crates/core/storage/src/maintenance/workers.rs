@@ -6,6 +6,7 @@
 use super::catalogue::CatalogueWriter;
 use super::compaction::Compactor;
 use super::cut::{CutSources, Cutter};
+use super::deletion::SeriesDeleter;
 use super::disk_space::DiskSpace;
 use super::flush::LateFlusher;
 use super::manifest::ManifestWriter;
@@ -28,6 +29,7 @@ pub(crate) struct MaintenanceWorkers<'a> {
     pub(crate) trimmer: LogTrimmer<'a>,
     pub(crate) sweeper: Sweeper<'a>,
     pub(crate) snapshots: SnapshotWriter<'a>,
+    pub(crate) deleter: SeriesDeleter<'a>,
 }
 
 impl<'a> MaintenanceWorkers<'a> {
@@ -38,17 +40,12 @@ impl<'a> MaintenanceWorkers<'a> {
             dir: &parts.dir,
             log: &*parts.log,
         };
+        let flusher = build_flusher(parts);
+        let cutter = build_cutter(parts);
         Self {
             sealer: build_sealer(parts),
-            flusher: LateFlusher {
-                options: &parts.options,
-                env: &parts.env,
-                log: &*parts.log,
-                head: &parts.head,
-                blocks: &parts.blocks,
-                metrics: &parts.metrics,
-            },
-            cutter: build_cutter(parts),
+            flusher,
+            cutter,
             compactor: Compactor {
                 options: &parts.options,
                 env: parts.blocks.env(),
@@ -86,7 +83,27 @@ impl<'a> MaintenanceWorkers<'a> {
                 metrics: &parts.metrics,
             },
             snapshots: build_snapshot_writer(parts, manifest),
+            deleter: SeriesDeleter {
+                options: &parts.options,
+                log: &*parts.log,
+                head: &parts.head,
+                sealed: &parts.sealed,
+                blocks: &parts.blocks,
+                cutter,
+                flusher,
+            },
         }
+    }
+}
+
+fn build_flusher(parts: &StoreParts) -> LateFlusher<'_> {
+    LateFlusher {
+        options: &parts.options,
+        env: &parts.env,
+        log: &*parts.log,
+        head: &parts.head,
+        blocks: &parts.blocks,
+        metrics: &parts.metrics,
     }
 }
 

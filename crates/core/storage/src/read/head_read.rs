@@ -12,6 +12,7 @@ use crate::head::shard::HeadShard;
 use crate::ids::{SeriesRef, ShardLocalId};
 use crate::index::SeriesCursor;
 use crate::sync::lock;
+use crate::tombstones::DeletedRuns;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::store::SelectRequest;
@@ -60,6 +61,15 @@ struct PartCopies {
     memory: Reservation,
 }
 
+/// The samples of a series that a selection copies.
+#[derive(Clone, Copy)]
+struct HeadCopyRule<'a> {
+    request: SelectRequest<'a>,
+    /// Series whose newest sample may be deleted.
+    deleted: &'a DeletedRuns,
+    watermark: u64,
+}
+
 /// A series of a part with its place in a shard.
 #[derive(Clone, Copy)]
 struct WantedMemSeries {
@@ -100,17 +110,23 @@ impl HeadCopies {
 }
 
 impl StoreReader {
-    /// Copies the samples of the series with these slots that are visible at `watermark`.
+    /// Copies the samples of the series with these slots that are visible at `watermark`. Series in
+    /// `deleted` are copied with all samples.
     pub(super) fn copy_head(
         &self,
         slots: &[SeriesRef],
         request: SelectRequest<'_>,
+        deleted: &DeletedRuns,
         watermark: u64,
     ) -> Result<HeadCopies, Error> {
         let memory = request.budget.reserve(slots.len() * SERIES_BYTES)?;
         let parts: Vec<&[SeriesRef]> = slots.chunks(PART).collect();
-        let copy =
-            |part: usize, slots: &[SeriesRef]| self.copy_part(part, slots, request, watermark);
+        let rule = HeadCopyRule {
+            request,
+            deleted,
+            watermark,
+        };
+        let copy = |part: usize, slots: &[SeriesRef]| self.copy_part(part, slots, rule);
         let parts = map_parts(&*self.parts.env.compute, &parts, copy)?;
         Ok(HeadCopies {
             has_late: parts.iter().any(|part| !part.late.is_empty()),
@@ -124,8 +140,7 @@ impl StoreReader {
         &self,
         part: usize,
         slots: &[SeriesRef],
-        request: SelectRequest<'_>,
-        watermark: u64,
+        rule: HeadCopyRule<'_>,
     ) -> Result<PartCopies, Error> {
         let shards = self.parts.head.shards.len();
         // Slots are usually spread evenly over the shards; otherwise a list grows.
@@ -148,11 +163,11 @@ impl StoreReader {
             late: LateCopies::default(),
             left: slots.len(),
             numbers: vec![NO_COPY; slots.len()],
-            memory: request.budget.reserve(0)?,
+            memory: rule.request.budget.reserve(0)?,
         };
         // Parts begin with different shards, so that they do not wait for each other.
         for shard in (0..shards).map(|i| (part + i) % shards) {
-            self.copy_shard(shard, &wanted[shard], request, watermark, &mut of_part)?;
+            self.copy_shard(shard, &wanted[shard], rule, &mut of_part)?;
         }
         of_part.release_unused();
         Ok(of_part)
@@ -164,10 +179,10 @@ impl StoreReader {
         &self,
         shard: usize,
         wanted: &[WantedMemSeries],
-        request: SelectRequest<'_>,
-        watermark: u64,
+        rule: HeadCopyRule<'_>,
         into: &mut PartCopies,
     ) -> Result<(), Error> {
+        let (request, watermark) = (rule.request, rule.watermark);
         for slice in wanted.chunks(COPY_SLICE) {
             request.cancel.check()?;
             into.reserve_estimate(request.newest_only)?;
@@ -185,7 +200,10 @@ impl StoreReader {
                     && (into.late).add(one.place, &shard, one.local, request.range, watermark);
                 let copies = &mut into.copies;
                 // With late samples, all samples are needed to apply the rule for equal times.
-                let is_newest_enough = request.newest_only && hidden == 0 && !has_late;
+                let is_newest_enough = request.newest_only
+                    && hidden == 0
+                    && !has_late
+                    && self.has_no_tombstone(rule.deleted, one.slot);
                 if is_newest_enough && copies.add_newest(series, request.range)
                     || copies.add(series, request.range, hidden)
                 {
@@ -197,6 +215,16 @@ impl StoreReader {
             into.reserve_actual()?;
         }
         Ok(())
+    }
+}
+
+impl StoreReader {
+    #[inline]
+    fn has_no_tombstone(&self, deleted: &DeletedRuns, slot: SeriesRef) -> bool {
+        deleted.is_empty()
+            || deleted
+                .find(self.parts.head.numbers.slot(slot).0)
+                .is_empty()
     }
 }
 

@@ -18,6 +18,8 @@
 //!   the selection holds. The head is copied first and pages are listed after that, so a sample
 //!   that leaves the head in between is in a listed page. Nothing is read from a source that the
 //!   selection did not hold when it was created.
+//! - **Deletion.** Deleted samples are removed from a source before it is merged, so that they do
+//!   not take precedence over a sample that was stored later.
 //! - **Damage** affects only the damaged part of a source; all other samples are returned.
 //!
 //! To add another source, append it to the columns in [`HeadSelection::merge_sources`], at its
@@ -26,6 +28,7 @@
 //! overlap.
 
 use super::{HeadSelection, OpenPageGroup, SeriesReadScratch};
+use crate::tombstones::hide_deleted;
 use firn_model::error::Error;
 
 impl HeadSelection {
@@ -41,6 +44,9 @@ impl HeadSelection {
         memory.columns.clear();
         self.append_in_order(series, open, memory)?;
         self.merge_late(series, memory);
+        if !self.deleted_times(series).is_empty() {
+            memory.columns.forget_reset_hints();
+        }
         Ok(())
     }
 
@@ -65,6 +71,7 @@ impl HeadSelection {
         memory: &mut SeriesReadScratch,
     ) -> Result<(), Error> {
         let slot = self.numbers.slot(self.slots[series]);
+        let deleted = self.deleted_times(series);
         let into = &mut memory.columns;
         for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
             if !entry.has_series(slot) {
@@ -81,7 +88,10 @@ impl HeadSelection {
                 Err(e) => Err(*e),
             };
             match decoded {
-                Ok(()) => into.merge_from(before),
+                Ok(()) => {
+                    hide_deleted(into, before, deleted);
+                    into.merge_from(before);
+                }
                 Err(e) => self.report_lost_column(series, entry, page, found.ok().flatten(), e),
             }
             if open.is_last {
@@ -99,7 +109,10 @@ impl HeadSelection {
         let into = &mut memory.columns;
         let before = into.times.len();
         match copy.decode(&mut memory.known, into) {
-            Ok(()) => into.merge_from(before),
+            Ok(()) => {
+                hide_deleted(into, before, self.deleted_times(series));
+                into.merge_from(before);
+            }
             Err(e) => self.report_lost_chunk(series, copy, e),
         }
     }

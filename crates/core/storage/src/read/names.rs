@@ -1,4 +1,6 @@
 //! Label names and values: from the index for head and pages, and from blocks.
+//!
+//! If samples in the range may be deleted, the series that have a sample left are selected instead.
 
 use super::StoreReader;
 use crate::blocks::OpenBlock;
@@ -12,6 +14,9 @@ use std::collections::BTreeSet;
 impl StoreReader {
     /// Implements [`firn_model::store::Select::label_names`].
     pub(crate) fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
+        if let Some(names) = self.label_names_of_left(request)? {
+            return Ok(names);
+        }
         self.collect_names(
             request,
             |range| {
@@ -33,6 +38,9 @@ impl StoreReader {
         name: &str,
         request: SelectRequest<'_>,
     ) -> Result<Vec<Vec<u8>>, Error> {
+        if let Some(values) = self.label_values_of_left(name, request)? {
+            return Ok(values);
+        }
         let (matchers, cancel) = (request.matchers, request.cancel);
         self.collect_names(
             request,

@@ -11,12 +11,14 @@ mod labels;
 mod pairs;
 mod series;
 
+use super::deleted::{DeletedSeriesCheck, retain_left_series};
 use super::{HeadSelection, OpenPageGroup, SeriesReadScratch, StoreReader};
 use crate::block::BlockColumnReader;
 use crate::blocks::{BlockKind, BlocksView, OpenBlock};
 use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::error::StorageError;
 use crate::sync::lock;
+use crate::tombstones::hide_deleted;
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
@@ -39,7 +41,7 @@ pub(super) struct UnionSelection {
     joined: UnionSeriesTable,
     damages: Arc<DamageList>,
     /// Held so that its blocks, and pages not covered by them, are not removed.
-    _view: Arc<BlocksView>,
+    view: Arc<BlocksView>,
     /// Memory reservation of the query for `joined`.
     _memory: Reservation,
 }
@@ -51,6 +53,7 @@ impl StoreReader {
         head: HeadSelection,
         view: Arc<BlocksView>,
         request: SelectRequest<'_>,
+        check: DeletedSeriesCheck,
     ) -> Result<Arc<dyn Selection>, Error> {
         let mut memory = request.budget.create_reservation();
         let mut joined =
@@ -58,7 +61,15 @@ impl StoreReader {
         let mut blocks = Vec::new();
         for open in view.find_matching(request.range, request.matchers) {
             request.cancel.check()?;
-            match join_block(open, blocks.len(), &mut joined, request, &mut memory) {
+            let ordinals = find_in_block(open, &view, request, check, &mut memory);
+            let added = ordinals.and_then(|ordinals| {
+                let number = blocks.len();
+                if !ordinals.is_empty() {
+                    joined.add(number, &open.block, &ordinals, &mut memory)?;
+                }
+                Ok(!ordinals.is_empty())
+            });
+            match added {
                 Ok(false) => {}
                 Ok(true) => blocks.push(open.clone()),
                 Err(e) if e.kind == ErrorKind::Corrupt => {
@@ -78,7 +89,7 @@ impl StoreReader {
             blocks,
             joined,
             damages: self.parts.damages.clone(),
-            _view: view,
+            view,
             _memory: memory,
         }))
     }
@@ -96,23 +107,21 @@ impl StoreReader {
     }
 }
 
-/// Joins the matching series of one block, the next one of a selection. Returns whether there are
-/// any.
-fn join_block(
+/// Returns the matching series of one block, without those whose samples are deleted.
+fn find_in_block(
     open: &OpenBlock,
-    number: usize,
-    joined: &mut UnionSeriesTable,
+    view: &BlocksView,
     request: SelectRequest<'_>,
+    check: DeletedSeriesCheck,
     memory: &mut Reservation,
-) -> Result<bool, Error> {
-    let ordinals = open
+) -> Result<Vec<u32>, Error> {
+    let mut ordinals = open
         .block
         .lookup(request.matchers, request.cancel, memory)?;
-    if ordinals.is_empty() {
-        return Ok(false);
+    if let Some(deleted) = view.tombstones.of_block(open.entry.id) {
+        retain_left_series(open, deleted, request.range, check, &mut ordinals);
     }
-    joined.add(number, &open.block, &ordinals, memory)?;
-    Ok(true)
+    Ok(ordinals)
 }
 
 impl Selection for UnionSelection {
@@ -166,6 +175,8 @@ struct UnionScratch<'a> {
     readers: Vec<Option<BlockColumnReader<'a>>>,
     open: OpenPageGroup<'a>,
     memory: SeriesReadScratch,
+    /// True if the series that is read has tombstones.
+    has_deleted: bool,
 }
 
 impl UnionSelection {
@@ -176,6 +187,7 @@ impl UnionSelection {
             readers: self.blocks.iter().map(|_| None).collect(),
             open: OpenPageGroup::new(self.head.budget.create_reservation()),
             memory: lock(&self.head.idle).pop().unwrap_or_default(),
+            has_deleted: false,
         };
         for i in series.clone() {
             self.merge(i, &mut working)?;
@@ -218,6 +230,10 @@ impl UnionSelection {
         }
         if series < self.head.len() {
             self.head.merge_late(series, &mut working.memory);
+            working.has_deleted |= !self.head.deleted_times(series).is_empty();
+        }
+        if std::mem::take(&mut working.has_deleted) {
+            working.memory.columns.forget_reset_hints();
         }
         Ok(())
     }
@@ -232,7 +248,13 @@ impl UnionSelection {
         let reader = working.readers[block as usize].get_or_insert_with(|| open.block.reader());
         let columns = &mut working.memory.columns;
         let before = columns.times.len();
-        match reader.read(ordinal, self.range, columns) {
+        let read = reader.read(ordinal, self.range, columns);
+        if let Some(deleted) = self.view.tombstones.of_block(open.entry.id) {
+            let times = deleted.find(u64::from(ordinal));
+            hide_deleted(columns, before, times);
+            working.has_deleted |= !times.is_empty();
+        }
+        match read {
             Ok(()) if open.entry.kind == BlockKind::Main => columns.merge_from(before),
             Ok(()) => columns.merge_late(before, self.head.late_rule.duplicates),
             Err(e) => self.add_block_loss(open, e)?,

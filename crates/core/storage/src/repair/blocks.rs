@@ -106,11 +106,15 @@ impl BlockRepairPlan {
         }
         for id in &self.broken {
             let rewritten = match open(env, &self.folder.join(id.to_string())) {
-                Ok(block) => rewrite::rewrite(env, &self.folder, &block)?,
+                Ok(block) => {
+                    let deleted = self.list.tombstones.of_block(*id).map(|runs| &**runs);
+                    rewrite::rewrite(env, &self.folder, &block, deleted)?
+                }
                 Err(_) => None,
             };
             replace(&mut self.list, *id, rewritten.as_ref());
         }
+        self.list.prune_tombstones();
         self.list.version += 1;
         self.list.write(&*env.disk, &self.folder)?;
         for path in self.manifests {

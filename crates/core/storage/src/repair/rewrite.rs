@@ -9,6 +9,7 @@ use crate::block::{
 };
 use crate::chunk::SampleColumns;
 use crate::error::StorageError;
+use crate::tombstones::{DeletedRuns, hide_deleted};
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::Labels;
@@ -24,11 +25,13 @@ pub(super) fn replacement_id(id: BlockId) -> BlockId {
     BlockId::new(id.time_ms(), !number)
 }
 
-/// Writes the new block into its folder in `folder`. Returns `None` if no series is readable.
+/// Writes the new block into its folder in `folder`, without the samples in `deleted`. Returns
+/// `None` if no series is readable.
 pub(super) fn rewrite(
     env: &Env,
     folder: &Path,
     block: &Block,
+    deleted: Option<&DeletedRuns>,
 ) -> Result<Option<BlockMeta>, StorageError> {
     let meta = block.meta();
     let source = BlockSpec {
@@ -45,7 +48,14 @@ pub(super) fn rewrite(
     for ordinal in 0..block.series_count() {
         let mut own = Labels::default();
         let read = labels.read(block, [ordinal], &mut |_, found| own = found.to_owned());
-        let columns = read_columns(block, ordinal);
+        let mut columns = read_columns(block, ordinal);
+        if let Some(deleted) = deleted {
+            let times = deleted.find(u64::from(ordinal));
+            hide_deleted(&mut columns, 0, times);
+            if !times.is_empty() {
+                columns.forget_reset_hints();
+            }
+        }
         if none_if_damaged(read)?.is_none() || columns.times.is_empty() {
             continue;
         }

@@ -15,7 +15,8 @@ use crate::index::EpochLeafCache;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::lock;
-use firn_model::log::{LogBatch, LogPosition};
+use crate::tombstones::Tombstones;
+use firn_model::log::{DecimalHint, LogBatch, LogPosition};
 use firn_model::sample::TimestampMs;
 
 /// A late row of the log, with the slot of its series.
@@ -51,8 +52,13 @@ impl LateReplay {
         self.newest.load(Ordering::Relaxed)
     }
 
-    /// Removes the late samples that are in blocks from the batch at `position`.
-    pub(super) fn drop_rows_in_blocks(&self, position: LogPosition, batch: &mut LogBatch) {
+    /// Removes the late samples that are in blocks or deleted from the batch at `position`.
+    pub(super) fn drop_unneeded_rows(
+        &self,
+        position: LogPosition,
+        batch: &mut LogBatch,
+        tombstones: &Tombstones,
+    ) {
         if !batch.has_late() {
             return;
         }
@@ -64,6 +70,20 @@ impl LateReplay {
             batch.late_floats = Default::default();
             batch.late_histograms.clear();
         }
+        let order = batch.late_order;
+        if !tombstones.may_have_late(position, order)
+            || failpoints::has(StoreFlaw::ReplaysDeletedLate)
+        {
+            return;
+        }
+        let is_deleted = |slot, time| tombstones.has_late(position, order, SeriesSlot(slot), time);
+        let before = std::mem::take(&mut batch.late_floats);
+        for row in before.iter().filter(|row| !is_deleted(row.slot, row.time)) {
+            batch.late_floats.push(row, DecimalHint::NONE);
+        }
+        batch
+            .late_histograms
+            .retain(|row| !is_deleted(row.slot, row.time));
     }
 }
 

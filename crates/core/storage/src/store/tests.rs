@@ -8,6 +8,7 @@ mod blocks;
 mod crashes;
 mod damage;
 mod damaged_page;
+mod deletes;
 mod empty_series;
 mod eras;
 mod exemplars;

@@ -45,6 +45,12 @@ pub(crate) fn read(env: &Env, dir: &DataDir, all: &mut VerifyPart) -> Result<(),
             ..VerifyFinding::new(DamageKind::Manifest, &folder, None, String::new())
         });
     }
+    if let Some(damage) = found.lost_tombstones {
+        all.add_finding(VerifyFinding {
+            damage,
+            ..VerifyFinding::new(DamageKind::Manifest, &folder, None, String::new())
+        });
+    }
     for older in &found.others {
         all.add_remark(older, "a newer manifest of blocks counts");
     }

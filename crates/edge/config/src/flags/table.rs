@@ -166,8 +166,7 @@ pub const FLAGS: &[Flag] = &[
     switch(
         "web.enable-admin-api",
         |s, v| set(&mut s.enable_admin_api, Ok(v == "true")),
-        "Allow clients to create snapshots of the data folder over HTTP. Firn has no endpoint \
-         that deletes data or cancels queries.",
+        "Allow clients to create snapshots of the data folder and to delete series over HTTP.",
     ),
     ignored_switch("web.enable-remote-write-receiver", "true"),
     flag(

@@ -22,8 +22,8 @@ use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::stats::{BlockStoreStats, BlockWorkStats, StoreStats};
 use firn_model::store::{
-    Append, AppendBounds, ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection,
-    Ticket,
+    Append, AppendBounds, DeleteRequest, ExemplarRequest, MetadataRequest, Select, SelectRequest,
+    Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use firn_storage::damage::Damage;
@@ -113,6 +113,35 @@ impl PartitionedStore {
             _ => Err(Error::new(
                 ErrorKind::Invalid,
                 "snapshots of several partitions are not supported",
+            )),
+        }
+    }
+
+    /// Deletes samples of the store. See [`Store::delete_series`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] in a cluster, and the errors of the store.
+    pub fn delete_series(&self, request: DeleteRequest<'_>) -> Result<(), Error> {
+        self.sole_store()?.delete_series(request)
+    }
+
+    /// Removes deleted samples from the disk. See [`Store::clean_tombstones`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] in a cluster, and the errors of the store.
+    pub fn clean_tombstones(&self) -> Result<(), Error> {
+        self.sole_store()?.clean_tombstones()
+    }
+
+    /// Returns the only store, for operations that a cluster does not support.
+    fn sole_store(&self) -> Result<Arc<Store>, Error> {
+        match &self.open.stores()[..] {
+            [one] => Ok(one.store.clone()),
+            _ => Err(Error::new(
+                ErrorKind::Invalid,
+                "deletes are not supported in a cluster",
             )),
         }
     }

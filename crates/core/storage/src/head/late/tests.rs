@@ -47,7 +47,9 @@ fn late_table_of_random_rows_holds_what_maps_hold() {
             }
             if rng.one_in(40) {
                 let through = sequence.saturating_sub(rng.next_below(20));
-                (0..3).for_each(|local| table.drop_through(ShardLocalId(local), through));
+                (0..3).for_each(|local| {
+                    table.drop_rows(ShardLocalId(local), |row| row.sequence <= through)
+                });
                 table.settle();
                 model.retain(|(.., of), _| *of > through);
             }
@@ -56,7 +58,7 @@ fn late_table_of_random_rows_holds_what_maps_hold() {
             assert_eq!(table.is_empty(), model.is_empty(), "seed {seed}");
         }
         assert_eq!(contents(&table), model, "seed {seed}");
-        (0..3).for_each(|local| table.drop_through(ShardLocalId(local), u64::MAX));
+        (0..3).for_each(|local| table.drop_rows(ShardLocalId(local), |_| true));
         assert_eq!((table.memory_bytes(), table.is_empty()), (0, true));
     }
 }
@@ -91,7 +93,7 @@ fn late_rows_that_a_reader_holds_do_not_change() {
     let series = table.get(ShardLocalId(1)).expect("it was added");
     let shared = series.share(TimeRange::new(5, 9), 1).expect("rows in it");
     table.insert(ShardLocalId(1), row(7, 2, 2.0), START_UNKNOWN);
-    table.drop_through(ShardLocalId(1), 2);
+    table.drop_rows(ShardLocalId(1), |row| row.sequence <= 2);
     let times: Vec<i64> = shared
         .rows(TimeRange::new(5, 9))
         .map(|(row, _)| row.time)

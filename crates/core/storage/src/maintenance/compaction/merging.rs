@@ -11,6 +11,7 @@ use crate::chunk::DuplicatePolicy;
 use crate::chunk::SampleColumns;
 use crate::error::StorageError;
 use crate::parts::options::{BlockSizeLimit, StoreOptions};
+use crate::tombstones::{DeletedRuns, hide_deleted};
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::LabelsRef;
@@ -41,6 +42,17 @@ struct MergeInput {
     labels: LabelsReader,
     /// The labels of the series from `peek_labels` on that were read ahead.
     ahead: LabelsReadAhead,
+    /// The tombstones at the start of the merge.
+    deleted: Option<Arc<DeletedRuns>>,
+}
+
+/// A complete merge, whose blocks are synced.
+pub(super) struct MergeResult {
+    pub(super) plan: MergePlan,
+    /// The output blocks; none if all samples are deleted.
+    pub(super) metas: Vec<BlockMeta>,
+    /// The tombstones that were applied to each input.
+    pub(super) deleted: Vec<(BlockId, Option<Arc<DeletedRuns>>)>,
 }
 
 /// Labels of consecutive series, the first `taken` of which are consumed.
@@ -99,6 +111,8 @@ pub(super) struct MergeJob {
     pub(super) samples_in: u64,
     /// Number of samples read so far.
     pub(super) samples_done: u64,
+    /// Number of series without a sample that is not deleted.
+    deleted_series: u64,
 }
 
 impl MergeInput {
@@ -125,6 +139,7 @@ impl MergeJob {
     ) -> Result<Self, MergeFailure> {
         // A separate cache, so that the merge does not displace the units that queries use.
         let cache = blocks.new_separate_cache(CACHE_BYTES);
+        let tombstones = blocks.view().tombstones.clone();
         let mut inputs = Vec::with_capacity(merge.inputs.len());
         for entry in &merge.inputs {
             let opened = Block::open(env, &blocks.block_dir(entry.id), &cache);
@@ -135,6 +150,7 @@ impl MergeJob {
                 next: 0,
                 labels: LabelsReader::for_whole_block(),
                 ahead: LabelsReadAhead::default(),
+                deleted: tombstones.of_block(entry.id).cloned(),
             });
         }
         let mut sayings = MetricMetadataSet::default();
@@ -166,6 +182,7 @@ impl MergeJob {
             dir: blocks.dir().to_path_buf(),
             samples_in: merge.inputs.iter().map(|block| block.samples).sum(),
             samples_done: 0,
+            deleted_series: 0,
             merge,
             inputs,
             writer,
@@ -253,12 +270,18 @@ impl MergeJob {
     fn merge_series(&mut self, readers: &mut [BlockColumnReader<'_>]) -> Result<(), MergeFailure> {
         let columns = &mut self.columns;
         columns.clear();
+        let mut has_deleted = false;
         for at in &self.having {
             let (input, reader) = (&mut self.inputs[*at], &mut readers[*at]);
             let before = columns.times.len();
             let read = reader.read(input.next, TimeRange::ALL, columns);
             read.map_err(|error| MergeFailure::from_input(&input.entry, error))?;
             self.samples_done += (columns.times.len() - before) as u64;
+            if let Some(deleted) = &input.deleted {
+                let times = deleted.find(u64::from(input.next));
+                hide_deleted(columns, before, times);
+                has_deleted |= !times.is_empty();
+            }
             match input.entry.kind {
                 BlockKind::Main => columns.merge_from(before),
                 BlockKind::Late => columns.merge_late(before, self.duplicates),
@@ -271,6 +294,14 @@ impl MergeJob {
             taken.map_err(|error| MergeFailure::from_input(&input.entry, error))?;
             input.ahead.taken += 1;
             input.next += 1;
+        }
+        if has_deleted {
+            columns.forget_reset_hints();
+        }
+        if columns.times.is_empty() {
+            self.exemplars.clear();
+            self.deleted_series += 1;
+            return Ok(());
         }
         self.write_series()
             .map_err(|error| MergeFailure { error, input: None })
@@ -308,16 +339,32 @@ impl MergeJob {
         Ok(())
     }
 
-    /// Ends the merge. Returns it with the metadata of its blocks, which are synced.
-    pub(super) fn finish(mut self) -> Result<(MergePlan, Vec<BlockMeta>), StorageError> {
+    /// Ends the merge.
+    pub(super) fn finish(mut self) -> Result<MergeResult, StorageError> {
         let number = self.written.len() as u32;
-        self.writer.push_metadata(&self.sayings)?;
-        self.written.push(match number {
-            0 => self.writer.finish()?,
-            _ => self.writer.finish_shard(self.source.id, number, true)?,
-        });
-        assert_complete(&self.inputs, &self.written, self.samples_done);
-        Ok((self.merge, self.written))
+        if self.writer.series_count() == 0 {
+            self.writer.abandon()?;
+        } else {
+            self.writer.push_metadata(&self.sayings)?;
+            self.written.push(match number {
+                0 => self.writer.finish()?,
+                _ => self.writer.finish_shard(self.source.id, number, true)?,
+            });
+        }
+        assert_complete(
+            &self.inputs,
+            &self.written,
+            self.samples_done,
+            self.deleted_series,
+        );
+        let deleted = self.inputs.into_iter();
+        Ok(MergeResult {
+            plan: self.merge,
+            metas: self.written,
+            deleted: deleted
+                .map(|input| (input.entry.id, input.deleted))
+                .collect(),
+        })
     }
 
     /// Removes all output blocks after a failure, so that only the input blocks remain.
@@ -329,9 +376,9 @@ impl MergeJob {
     }
 }
 
-/// Panics unless the output blocks contain the series of all inputs, and at most the `read` samples
-/// of these: the commit removes the inputs.
-fn assert_complete(inputs: &[MergeInput], written: &[BlockMeta], read: u64) {
+/// Panics unless the output blocks contain the series of all inputs except the `deleted` ones, and
+/// at most the `read` samples of these: the commit removes the inputs.
+fn assert_complete(inputs: &[MergeInput], written: &[BlockMeta], read: u64, deleted: u64) {
     let (mut most, mut all) = (0, 0);
     for input in inputs {
         let count = input.block.series_count();
@@ -340,6 +387,7 @@ fn assert_complete(inputs: &[MergeInput], written: &[BlockMeta], read: u64) {
         all += u64::from(count);
     }
     let series: u64 = written.iter().map(|meta| u64::from(meta.series)).sum();
+    let series = series + deleted;
     assert!(
         (most..=all).contains(&series),
         "{series} series of {all}, {most} of them in one input"

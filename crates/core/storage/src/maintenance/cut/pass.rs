@@ -21,6 +21,7 @@ use crate::parts::numbers::SeriesNumbers;
 use crate::sealed::SealedPages;
 use crate::sealed::cache::{page_damage_error, read};
 use crate::sealed::directory::{PageLists, SealedPageEntry};
+use crate::tombstones::hide_deleted;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::Labels;
 use firn_model::metadata::MetadataBatch;
@@ -179,7 +180,14 @@ impl CutSources<'_> {
             Err(e) => Err(e),
         };
         match decoded {
-            Ok(()) => into.merge_from(before),
+            Ok(()) => {
+                let deleted = writing.tombstones.in_order.find(slot.0);
+                hide_deleted(into, before, deleted);
+                into.merge_from(before);
+                if !deleted.is_empty() {
+                    into.forget_reset_hints();
+                }
+            }
             Err(e) => self.report_lost_in_cut(entry, &page_damage_error(entry, e)),
         }
     }

@@ -3,7 +3,9 @@
 use super::order::SeriesOrder;
 use crate::block::{BlockId, BlockWriter};
 use crate::sealed::directory::PageLists;
+use crate::tombstones::Tombstones;
 use firn_model::sample::{TimeRange, TimestampMs};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time before the samples of a block at which its exemplars begin, in milliseconds. Exemplars that
@@ -40,6 +42,8 @@ pub(super) struct BlockCutProgress {
     pub(super) order: SeriesOrder,
     /// The pages with samples in `range`.
     pub(super) pages: PageLists,
+    /// The tombstones at the start. A delete in `range` ends the cut, which then begins again.
+    pub(super) tombstones: Arc<Tombstones>,
     /// Estimated number of samples per series.
     pub(super) samples_each: usize,
     /// Number of samples to decode at a time.
@@ -60,7 +64,7 @@ impl BlockCutProgress {
 
 impl BlockCutState {
     /// Returns whether pages are being read, or are about to be.
-    pub(in crate::maintenance) fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         !matches!(self.step, BlockCutStep::Idle)
     }
 }

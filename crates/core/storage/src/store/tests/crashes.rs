@@ -4,7 +4,7 @@
 //! Series appear and disappear, and are sealed, evicted and deleted by retention in the meantime.
 //! If late samples are accepted, batches are held back and sent after newer ones, and batches are
 //! sent again. At the turns between the steps of a job another thread sends, reads, and lets
-//! records become durable or not. The actions of an operator are in [`operator`].
+//! records become durable or not. The actions of an operator are in [`operator`] and [`deletion`].
 //!
 //! After every restart, and sometimes in between: every promised sample is there once with its
 //! value, nothing is there that was never sent, and each batch is there in full or not at all. A
@@ -12,6 +12,7 @@
 //! every second history each start assigns slots of the next era, whose lower halves repeat; in
 //! some a start has slots for few new series. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
 
+mod deletion;
 mod operator;
 
 use crate::failpoints::{self, InjectedFaults};
@@ -105,6 +106,7 @@ struct History {
     held_back: Vec<Samples>,
     acked: Samples,
     promised: Samples,
+    deletes: deletion::Deletes,
 }
 
 impl History {
@@ -181,6 +183,7 @@ impl History {
             held_back: Vec::new(),
             acked: Samples::new(),
             promised: Samples::new(),
+            deletes: deletion::Deletes::new(seed),
         }
     }
 
@@ -196,6 +199,7 @@ impl History {
         for _ in 0..STEPS {
             self.step()?;
             self.take_answers()?;
+            self.delete_sometimes()?;
         }
         self.crash()?;
         self.reopen()
@@ -286,6 +290,7 @@ impl History {
 
     fn send_samples(&mut self, samples: Samples) {
         self.sent.extend(samples.clone());
+        self.deletes.record_sent(&samples);
         if !self.is_newest(&samples) {
             self.late.extend(samples.keys().map(|(_, time)| *time));
         }
@@ -354,6 +359,7 @@ impl History {
                 Ok(seen) => {
                     self.check(&seen, "meanwhile")?;
                     self.acked.extend(seen);
+                    self.deletes.retain_sure(&mut self.acked);
                 }
                 Err(_) if self.sim.disk.is_off() => {}
                 Err(e) => return Err(e),
@@ -514,6 +520,7 @@ impl History {
                 }
             }
         }
+        self.deletes.retain_sure(&mut acked);
         Ok(acked)
     }
 
@@ -532,6 +539,7 @@ impl History {
         let seen = read_all(self.store())?;
         self.check(&seen, "while running")?;
         self.acked.extend(seen);
+        self.deletes.retain_sure(&mut self.acked);
         Ok(())
     }
 
@@ -550,12 +558,14 @@ impl History {
         self.check(&held, "after a restart")?;
         self.acked.clear();
         self.promised = held;
+        self.deletes.retain_sure(&mut self.promised);
         self.store = Some(store);
         self.look_at_snapshot()
     }
 
     fn check(&self, held: &Samples, when: &str) -> Result<(), String> {
         self.check_sent(held, when)?;
+        self.deletes.check(held, when)?;
         self.check_kept(held, &self.promised, when)?;
         self.check_kept(held, &self.acked, when)?;
         self.check_whole(held, when)

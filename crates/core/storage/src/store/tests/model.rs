@@ -7,8 +7,8 @@ use firn_model::batch::HistogramSample;
 use firn_model::env::Rng;
 use firn_model::env::sim::{DeferredCompute, SimRng, sim_env_with};
 use firn_model::histogram::{Histogram, HistogramCounts, ResetHint};
-use firn_model::store::LateSamplePolicy;
-use std::collections::BTreeMap;
+use firn_model::store::{DeleteRequest, LateSamplePolicy};
+use std::collections::{BTreeMap, BTreeSet};
 
 const HOUR: i64 = 3_600_000;
 const RETENTION_MS: i64 = 30 * HOUR;
@@ -26,6 +26,8 @@ type Samples = BTreeMap<i64, Value>;
 #[derive(Clone, Debug, Default)]
 struct Taken {
     in_order: Samples,
+    /// Times of deleted in-order samples.
+    deleted: BTreeSet<i64>,
     /// In order of arrival: by number of batch, floats first within a batch.
     late: BTreeMap<i64, Vec<(u64, bool, Value)>>,
 }
@@ -35,16 +37,28 @@ impl Taken {
     fn at(&self, time: i64) -> impl Iterator<Item = &Value> {
         let late = self.late.get(&time).into_iter().flatten();
         let late = late.map(|(.., value)| value);
-        self.in_order.get(&time).into_iter().chain(late)
+        let in_order = self.in_order.get(&time);
+        let is_left = |_: &&Value| !self.deleted.contains(&time);
+        in_order.filter(is_left).into_iter().chain(late)
     }
 
     /// Returns the times in `range`, in ascending order.
     fn times(&self, range: TimeRange) -> Vec<i64> {
-        let all = self.in_order.keys().chain(self.late.keys()).copied();
+        let in_order = self
+            .in_order
+            .keys()
+            .filter(|time| !self.deleted.contains(time));
+        let all = in_order.chain(self.late.keys()).copied();
         let mut times: Vec<i64> = all.filter(|time| range.contains(*time)).collect();
         times.sort_unstable();
         times.dedup();
         times
+    }
+
+    fn delete(&mut self, range: TimeRange) {
+        let in_order = self.in_order.keys().filter(|time| range.contains(**time));
+        self.deleted.extend(in_order);
+        self.late.retain(|time, _| !range.contains(*time));
     }
 
     /// Returns the sample at a time that takes precedence.
@@ -169,10 +183,51 @@ impl World {
             }
             8..14 => self.settle(),
             14..20 => self.check(),
+            20 => self.delete(),
+            21 if self.rng.one_in(4) => {
+                self.settle();
+                self.store().clean_tombstones().unwrap();
+            }
             _ => {
                 self.now += self.rng.next_below(30_000) as i64;
                 self.append();
             }
+        }
+    }
+
+    /// Deletes samples of some series. Only visible ones are deleted, so records in progress become
+    /// durable first.
+    fn delete(&mut self) {
+        self.settle();
+        let (name, value) = match self.rng.next_below(3) {
+            0 => ("__name__", format!("m{}", self.rng.next_below(30))),
+            1 => ("__name__", ".*".to_owned()),
+            _ => ("l", format!("m{}", self.rng.next_below(3))),
+        };
+        let op = if value == ".*" {
+            MatchOp::Regex
+        } else {
+            MatchOp::Equal
+        };
+        let matcher = Matcher::new(name, op, value.as_bytes()).unwrap();
+        let from = self.now - self.rng.next_below(30) as i64 * HOUR;
+        let range = match self.rng.next_below(3) {
+            0 => TimeRange::new(from, from + self.rng.next_below(5) as i64 * HOUR),
+            1 => TimeRange::new(from, i64::MAX),
+            _ => TimeRange::ALL,
+        };
+        let deleted = self.store().delete_series(DeleteRequest {
+            tenant: &TenantId::anonymous(),
+            sets: &[vec![matcher.clone()]],
+            range,
+            cancel: &CancelToken::new(),
+            budget: &Budget::new("delete", usize::MAX),
+        });
+        deleted.unwrap();
+        for contents in [&mut self.visible, &mut self.applied] {
+            let matching = contents.iter_mut();
+            let matching = matching.filter(|(labels, _)| matcher.matches(labels.get(name)));
+            matching.for_each(|(_, taken)| taken.delete(range));
         }
     }
 
@@ -300,7 +355,14 @@ impl World {
     ) {
         let taken = self.applied.get(labels);
         let known = taken.and_then(|s| s.in_order.last_key_value());
+        let takes_late =
+            self.options.late_window_ms > 0 || bounds.late == LateSamplePolicy::OfAnyAge;
+        let is_deleted = taken.is_some_and(|s| s.deleted.contains(&time));
         let rejection = match known {
+            // A deleted sample is not known any more.
+            Some((last, same)) if *last == time && *same == value && is_deleted && takes_late => {
+                Some(SampleRejection::OutOfOrder)
+            }
             Some((last, same)) if *last == time && *same == value => None,
             _ if time < oldest => Some(SampleRejection::OutOfBounds),
             Some((last, _)) if *last == time => Some(SampleRejection::DuplicateTimestamp),
@@ -311,12 +373,10 @@ impl World {
         let is_late = match rejection {
             Some(SampleRejection::OutOfOrder | SampleRejection::OutOfBounds) => true,
             Some(SampleRejection::DuplicateTimestamp) => {
-                self.options.duplicates != DuplicatePolicy::KeepFirst
+                self.options.duplicates != DuplicatePolicy::KeepFirst || is_deleted
             }
             _ => false,
         };
-        let takes_late =
-            self.options.late_window_ms > 0 || bounds.late == LateSamplePolicy::OfAnyAge;
         let rejection = match (is_late && takes_late, rejection) {
             (true, _) if time < late_from => SampleRejection::TooOld,
             (false, Some(rejection)) => rejection,
