@@ -173,6 +173,7 @@ impl Maintenance {
         workers.remover.drop_old_blocks();
         workers.remover.drop_old_pages(&mut state);
         workers.trimmer.trim_log(&mut state);
+        workers.deleter.forget_trimmed();
         self.parts.blocks.run_home_maintenance();
         workers.remover.enforce_size_limit(&mut state);
         workers.manifest.update(&mut state);

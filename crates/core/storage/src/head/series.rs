@@ -335,8 +335,8 @@ impl MemSeries {
         closed.sum::<usize>() + self.open.sample_count()
     }
 
-    /// Returns a time before all of the newest `hidden` samples in memory and not before the others.
-    /// `hidden` is at least one.
+    /// Returns a time before all of the newest `hidden` samples in memory, of which there is at
+    /// least one, and not before the others.
     pub(crate) fn end_before_newest(&self, hidden: usize) -> Result<TimestampMs, DecodeError> {
         let mut columns = SampleColumns::default();
         for chunk in self.closed() {

@@ -155,8 +155,8 @@ impl Compactor<'_> {
         folders.try_for_each(|folder| remove_folder(self.env, &folder))
     }
 
-    /// Rewrites all blocks that have tombstones, without the deleted samples, one after the other. A
-    /// merge in progress is given up and planned again later.
+    /// Rewrites all blocks that have tombstones, one after the other, without the deleted samples.
+    /// A merge in progress is discarded and planned again later.
     pub(super) fn clean_tombstones(
         &self,
         under_way: &mut CompactionProgress,

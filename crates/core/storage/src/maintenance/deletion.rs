@@ -1,7 +1,7 @@
 //! Deletes: hides the matching samples that are visible now, without rewriting any.
 //!
 //! ```text
-//! look up head and blocks -> commit: tombstones of pages, head, log and blocks, durable and visible
+//! look up head and blocks -> commit: tombstones of pages, head, log and blocks, durable, visible
 //!     -> the head drops deleted late samples -> a cut of deleted samples begins again
 //! ```
 //!
@@ -25,7 +25,8 @@ use crate::parts::options::{StoreOptions, StoreSyncMode};
 use crate::sealed::SealedPages;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::tombstones::{DeletedRuns, LateTombstones};
+use crate::tombstones::{DeletedRuns, LateTombstones, Tombstones};
+use firn_model::budget::Reservation;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::{DurableLog, LogPosition};
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -78,7 +79,7 @@ impl SeriesDeleter<'_> {
         let reading = self.head.watermark.begin_read();
         let position = self.head.watermark.durable_position();
         let found = self.find_in_head(request)?;
-        let in_order = self.list_in_order(&found, request.range, reading.sequence)?;
+        let in_order = self.list_in_order(&found, request, reading.sequence)?;
         let mut taken = self.flusher.collect_due_series(reading.sequence);
         taken.retain(|due| {
             let mut rows = due.rows(reading.sequence);
@@ -96,6 +97,23 @@ impl SeriesDeleter<'_> {
         }
         self.cutter.restart_after_delete(state, &in_order);
         Ok(())
+    }
+
+    /// Removes the tombstones of late samples that the log does not contain any more.
+    pub(super) fn forget_trimmed(&self) {
+        let late = &self.blocks.view().tombstones.late;
+        if late.is_empty() {
+            return;
+        }
+        let first = self.log.positions().first;
+        if late.iter().any(|late| late.position < first) {
+            // The next tick repeats it.
+            let _ = self.blocks.commit(|list| {
+                let mut left = Tombstones::clone(&list.tombstones);
+                left.late.retain(|late| late.position >= first);
+                list.tombstones = Arc::new(left);
+            });
+        }
     }
 
     /// Returns the series of the index that match, each once.
@@ -117,9 +135,11 @@ impl SeriesDeleter<'_> {
     fn list_in_order(
         &self,
         found: &[SeriesRef],
-        range: TimeRange,
+        request: DeleteRequest<'_>,
         watermark: u64,
     ) -> Result<DeletedRuns, Error> {
+        let range = request.range;
+        let mut memory = request.budget.create_reservation();
         let mut by_shard: Vec<Vec<DeletedMemSeries>> = vec![Vec::new(); self.head.shards.len()];
         let mut ends: Vec<(SeriesRef, TimestampMs)> = Vec::with_capacity(found.len());
         let mut cursor = SeriesCursor::new(&self.head.index.dictionary);
@@ -144,7 +164,7 @@ impl SeriesDeleter<'_> {
             for slice in wanted.chunks(SLICE) {
                 let shard = lock(shard);
                 for one in slice {
-                    if let Some(end) = self.visible_end(&shard, *one, watermark)? {
+                    if let Some(end) = self.visible_end(&shard, *one, watermark, &mut memory)? {
                         ends.push((one.series, end));
                     }
                 }
@@ -169,6 +189,7 @@ impl SeriesDeleter<'_> {
         shard: &HeadShard,
         one: DeletedMemSeries,
         watermark: u64,
+        memory: &mut Reservation,
     ) -> Result<Option<TimestampMs>, Error> {
         let Some(series) = shard.series_of_slot(one.local, one.series) else {
             return Ok(None);
@@ -184,7 +205,7 @@ impl SeriesDeleter<'_> {
             return Ok(Some(series.open.last_time()));
         }
         // The slot of a series whose creation is not durable may be assigned again after a crash.
-        if hidden >= series.sample_count() && !self.has_page(one.series)? {
+        if hidden >= series.sample_count() && !self.has_page(one.series, memory)? {
             return Ok(None);
         }
         let end = series.end_before_newest(hidden);
@@ -195,12 +216,14 @@ impl SeriesDeleter<'_> {
     }
 
     /// Returns whether a page contains samples of the series.
-    fn has_page(&self, series: SeriesRef) -> Result<bool, Error> {
+    fn has_page(&self, series: SeriesRef, memory: &mut Reservation) -> Result<bool, Error> {
         let group = self.head.numbers.group_of(series);
         let slot = self.head.numbers.slot(series);
-        let pages = self.sealed.directory.find_all_overlapping(TimeRange::ALL);
-        let mut of_group = pages.iter().filter(|(of, _)| *of == group);
-        Ok(of_group.any(|(_, pages)| pages.iter().any(|page| page.has_series(slot))))
+        let directory = &self.sealed.directory;
+        let pages = directory.find_overlapping([group].into_iter(), TimeRange::ALL, memory)?;
+        memory.shrink_to(0);
+        let mut pages = pages.iter().flat_map(|(_, pages)| pages);
+        Ok(pages.any(|page| page.has_series(slot)))
     }
 
     /// Returns the tombstones of late samples in the log.

@@ -63,8 +63,14 @@ impl BlockCutProgress {
 }
 
 impl BlockCutState {
+    /// Returns whether a block is being written.
+    #[cfg(test)]
+    pub(crate) fn is_writing(&self) -> bool {
+        matches!(self.step, BlockCutStep::Writing(_))
+    }
+
     /// Returns whether pages are being read, or are about to be.
-    pub(crate) fn is_under_way(&self) -> bool {
+    pub(in crate::maintenance) fn is_under_way(&self) -> bool {
         !matches!(self.step, BlockCutStep::Idle)
     }
 }
