@@ -7,7 +7,7 @@ use crate::harness::server::{Server, wait_for};
 use crate::harness::write::{Series, body};
 use crate::now_ms;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const ADMIN: &str = "--web.enable-admin-api";
 const DELETE: &str = "/api/v1/admin/tsdb/delete_series";
@@ -24,7 +24,7 @@ const SERIES: u64 = 20;
 /// Stores both metrics with random values. Returns the time of the first sample.
 fn store(http: &Http) -> i64 {
     let mut choices = Choices::new(1);
-    let start = now_ms() - MINUTES * MINUTE;
+    let start = (now_ms() / MINUTE - MINUTES) * MINUTE;
     for first in (0..MINUTES).step_by(30) {
         let mut all = Vec::new();
         for (metric, number) in (0..SERIES).flat_map(|n| [("old", n), ("kept", n)]) {
@@ -41,31 +41,40 @@ fn store(http: &Http) -> i64 {
     start
 }
 
+/// Starts a server that scrapes nothing: samples of its own would be newer than all others.
+fn start(folder: &Path) -> Server {
+    let config = folder.join("firn.yml");
+    std::fs::write(&config, "scrape_configs: []\n").unwrap();
+    Server::start(
+        &data(folder),
+        &[ADMIN, "--config", config.to_str().unwrap()],
+    )
+}
+
+/// Returns the data folder of a server.
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
 fn count(http: &Http, metric: &str) -> String {
     let query = format!("sum(count_over_time({metric}[10h])) or vector(0)");
     let found = http.query(&query, now_ms());
     found[0]["value"][1].as_str().unwrap().to_owned()
 }
 
-/// Returns the size of all files in the folders of blocks.
-fn block_bytes(data: &Path) -> u64 {
+/// Returns the number of series of each block.
+fn block_series(data: &Path) -> Vec<u64> {
     let folders = std::fs::read_dir(data.join("blocks")).unwrap();
-    let folders = folders.filter_map(|folder| std::fs::read_dir(folder.ok()?.path()).ok());
-    let files = folders
-        .flatten()
-        .filter_map(|file| file.ok()?.metadata().ok());
-    files.map(|file| file.len()).sum()
-}
-
-fn blocks(data: &Path) -> usize {
-    let names = std::fs::read_dir(data.join("blocks")).unwrap();
-    names
-        .filter(|name| name.as_ref().unwrap().path().is_dir())
-        .count()
+    let metas = folders.filter_map(|folder| {
+        let meta = std::fs::read(folder.ok()?.path().join("meta.json")).ok()?;
+        let meta: serde_json::Value = serde_json::from_slice(&meta).ok()?;
+        meta["stats"]["numSeries"].as_u64()
+    });
+    metas.collect()
 }
 
 fn wait_for_blocks(data: &Path) {
-    wait_for("blocks", || blocks(data) >= 2);
+    wait_for("blocks", || block_series(data).contains(&(2 * SERIES)));
 }
 
 #[track_caller]
@@ -79,11 +88,12 @@ fn check_error(answer: &Answer, status: u16, kind: &str, text: &str) {
 
 #[test]
 fn deleted_series_are_gone_at_once_after_kill_and_after_the_cleanup() {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(data.path(), &[ADMIN]);
+    let folder = tempfile::tempdir().unwrap();
+    let data = data(folder.path());
+    let server = start(folder.path());
     let http = server.http();
-    let start = store(&http);
-    wait_for_blocks(data.path());
+    let first = store(&http);
+    wait_for_blocks(&data);
     let all = (MINUTES * SERIES as i64).to_string();
     assert_eq!(
         (count(&http, "old"), count(&http, "kept")),
@@ -96,7 +106,7 @@ fn deleted_series_are_gone_at_once_after_kill_and_after_the_cleanup() {
     assert_eq!((deleted.status, deleted.body.as_str()), (204, ""));
     server.wait_log("action=delete_series matchers=old");
     server.kill();
-    let server = Server::start(data.path(), &[ADMIN]);
+    let server = start(folder.path());
     let http = server.http();
     let check = |http: &Http, when: &str| {
         assert_eq!(
@@ -104,7 +114,7 @@ fn deleted_series_are_gone_at_once_after_kill_and_after_the_cleanup() {
             ("0".to_owned(), all.clone()),
             "{when}"
         );
-        let range = format!("start={}&end={}", start / 1_000, now_ms() / 1_000);
+        let range = format!("start={}&end={}", first / 1_000, now_ms() / 1_000);
         let names = http
             .get(&format!("/api/v1/label/__name__/values?{range}"))
             .json();
@@ -121,24 +131,26 @@ fn deleted_series_are_gone_at_once_after_kill_and_after_the_cleanup() {
         assert!(!federated.contains("old{"), "{when}: {federated}");
     };
     check(&http, "after kill");
-    let before = block_bytes(data.path());
     let cleaned = http.post(CLEAN, &[]);
     assert_eq!((cleaned.status, cleaned.body.as_str()), (204, ""));
     check(&http, "after the cleanup");
-    wait_for("space", || block_bytes(data.path()) < before * 3 / 4);
+    wait_for("blocks without deleted series", || {
+        block_series(&data).iter().all(|series| *series == SERIES)
+    });
     server.kill();
-    let server = Server::start(data.path(), &[ADMIN]);
+    let server = start(folder.path());
     check(&server.http(), "after another kill");
 }
 
 #[test]
 fn samples_that_arrive_after_a_delete_are_seen() {
-    let data = tempfile::tempdir().unwrap();
-    let server = Server::start(data.path(), &[ADMIN]);
+    let folder = tempfile::tempdir().unwrap();
+    let data = data(folder.path());
+    let server = start(folder.path());
     let http = server.http();
-    let start = store(&http);
-    wait_for_blocks(data.path());
-    let (from, to) = (start / 1_000, start / 1_000 + 3_600);
+    let first = store(&http);
+    wait_for_blocks(&data);
+    let (from, to) = (first / 1_000, first / 1_000 + 3_600);
     let range = [
         ("match[]", "old{n=\"3\"}"),
         ("start", &from.to_string()),
@@ -147,17 +159,17 @@ fn samples_that_arrive_after_a_delete_are_seen() {
     assert_eq!(http.post(DELETE, &range).status, 204);
     let left = MINUTES * SERIES as i64 - 61;
     assert_eq!(count(&http, "old"), left.to_string());
-    let text = format!("old{{n=\"3\"}} 7 {}\n", start + 5 * MINUTE);
+    let text = format!("old{{n=\"3\"}} 7 {}\n", first + 5 * MINUTE);
     let imported = http.send("/api/v1/import/prometheus", &[], text.as_bytes());
     assert!(imported.status < 300, "{}", imported.body);
     let newest = Series::new(&[("__name__", "old"), ("n", "3")], &[(now_ms(), 8.0)]);
     assert_eq!(http.write(&body(&[newest])).status, 204);
     server.kill();
-    let server = Server::start(data.path(), &[ADMIN]);
+    let server = start(folder.path());
     assert_eq!(count(&server.http(), "old"), (left + 2).to_string());
-    let found = server.http().query("old{n=\"3\"}", start + 6 * MINUTE);
+    let found = server.http().query("old{n=\"3\"}", first + 6 * MINUTE);
     assert_eq!(found[0]["value"][1], "7");
-    let gone = server.http().query("old{n=\"3\"}", start + 40 * MINUTE);
+    let gone = server.http().query("old{n=\"3\"}", first + 40 * MINUTE);
     assert_eq!(gone, json!([]));
 }
 

@@ -31,7 +31,7 @@ use crate::parts::numbers::SeriesNumbers;
 use crate::sealed::SealedPages;
 use crate::sealed::directory::{PageLists, SealedPageEntry};
 use crate::sync::{Mutex, lock};
-use crate::tombstones::{DeletedRuns, Tombstones};
+use crate::tombstones::{DeletedRuns, StoreTombstones};
 use deleted::DeletedSeriesCheck;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::CancelToken;
@@ -81,7 +81,7 @@ struct HeadSelection {
     /// Working memory of finished reads, for reuse.
     idle: Mutex<Vec<SeriesReadScratch>>,
     /// Deleted samples, which reads skip.
-    tombstones: Arc<Tombstones>,
+    tombstones: Arc<StoreTombstones>,
     /// Held so that pages whose samples are in newer blocks are not removed.
     view: Option<Arc<BlocksView>>,
 }

@@ -45,7 +45,7 @@ pub(crate) struct LateTombstones {
 
 /// All tombstones of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tombstones {
+pub(crate) struct StoreTombstones {
     /// Deleted in-order samples of pages and head, by slot.
     pub(crate) in_order: DeletedRuns,
     /// Deleted late samples that the log still contains.
@@ -54,7 +54,7 @@ pub(crate) struct Tombstones {
     pub(crate) blocks: BTreeMap<BlockId, Arc<DeletedRuns>>,
 }
 
-impl Tombstones {
+impl StoreTombstones {
     /// Returns whether nothing is deleted.
     pub(crate) fn is_empty(&self) -> bool {
         self.in_order.is_empty() && self.late.is_empty() && self.blocks.is_empty()

@@ -160,8 +160,8 @@ impl SeriesLookup {
     }
 
     /// Counts the series with a sample in the range, and these samples.
-    pub(super) fn count_samples(&self, run: &Arc<QueryRun>) -> Result<SampleCounts, Error> {
-        let mut counts = SampleCounts::default();
+    pub(super) fn count_samples(&self, run: &Arc<QueryRun>) -> Result<SeriesSampleCounts, Error> {
+        let mut counts = SeriesSampleCounts::default();
         let mut known = HashSet::new();
         let mut held = run.budget().create_reservation();
         self.for_each_selector(run, |store, request| {
@@ -224,7 +224,7 @@ fn warnings(losses: &DataLossWarnings) -> ResponseAnnotations {
 
 /// Numbers of the series and samples of a look-up.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SampleCounts {
+pub(super) struct SeriesSampleCounts {
     pub(super) series: u64,
     pub(super) samples: u64,
 }

@@ -16,7 +16,7 @@ use crate::block::{BlockId, BlockMeta};
 use crate::blocks::home::RestoredHome;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
-use crate::tombstones::Tombstones;
+use crate::tombstones::StoreTombstones;
 use firn_model::env::Disk;
 use firn_model::log::LogPosition;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -86,7 +86,7 @@ pub(crate) struct BlockList {
     /// times.
     pub(crate) blocks: Vec<BlockEntry>,
     /// The deleted samples of blocks, pages and head.
-    pub(crate) tombstones: Arc<Tombstones>,
+    pub(crate) tombstones: Arc<StoreTombstones>,
 }
 
 impl Default for BlockList {

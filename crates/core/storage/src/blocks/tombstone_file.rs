@@ -12,7 +12,7 @@
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::failpoints::{self, StoreFlaw};
-use crate::tombstones::{self, Tombstones};
+use crate::tombstones::{self, StoreTombstones};
 use firn_model::env::{Disk, DiskFile, OpenMode};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl TombstoneFileEntry {
     /// Writes the file of a manifest and syncs it. Its name becomes durable with that of the
     /// manifest.
     pub(super) fn write(
-        set: &Tombstones,
+        set: &StoreTombstones,
         disk: &dyn Disk,
         dir: &Path,
         version: u64,
@@ -73,7 +73,7 @@ impl TombstoneFileEntry {
         disk: &dyn Disk,
         dir: &Path,
         version: u64,
-    ) -> Result<Result<Tombstones, Damage>, StorageError> {
+    ) -> Result<Result<StoreTombstones, Damage>, StorageError> {
         let path = dir.join(self.file_name(version));
         let what = match read_file(disk, &path, BYTES_MAX) {
             Ok(bytes) if Self::from_bytes(&bytes) == self => match tombstones::decode(&bytes) {
@@ -91,7 +91,10 @@ impl TombstoneFileEntry {
 
 /// Returns the tombstones in the newest readable file in `dir`, for a list of blocks that is
 /// rebuilt without a manifest.
-pub(super) fn read_newest(disk: &dyn Disk, dir: &Path) -> Result<Arc<Tombstones>, StorageError> {
+pub(super) fn read_newest(
+    disk: &dyn Disk,
+    dir: &Path,
+) -> Result<Arc<StoreTombstones>, StorageError> {
     let names = disk.list(dir).map_err(StorageError::io("list", dir))?;
     let files = names
         .iter()

@@ -3,7 +3,7 @@
 
 use super::list::BlockEntry;
 use crate::block::Block;
-use crate::tombstones::Tombstones;
+use crate::tombstones::StoreTombstones;
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::Matcher;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -41,7 +41,7 @@ pub(crate) struct BlocksView {
     /// The blocks in order of precedence: of samples with the same series and time, the first wins.
     pub(crate) blocks: Vec<Arc<OpenBlock>>,
     /// The deleted samples of blocks, pages and head.
-    pub(crate) tombstones: Arc<Tombstones>,
+    pub(crate) tombstones: Arc<StoreTombstones>,
 }
 
 impl BlocksView {

@@ -25,7 +25,7 @@ use crate::parts::options::{StoreOptions, StoreSyncMode};
 use crate::sealed::SealedPages;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::tombstones::{DeletedRuns, LateTombstones, Tombstones};
+use crate::tombstones::{DeletedRuns, LateTombstones, StoreTombstones};
 use firn_model::budget::Reservation;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::{DurableLog, LogPosition};
@@ -109,7 +109,7 @@ impl SeriesDeleter<'_> {
         if late.iter().any(|late| late.position < first) {
             // The next tick repeats it.
             let _ = self.blocks.commit(|list| {
-                let mut left = Tombstones::clone(&list.tombstones);
+                let mut left = StoreTombstones::clone(&list.tombstones);
                 left.late.retain(|late| late.position >= first);
                 list.tombstones = Arc::new(left);
             });

@@ -9,7 +9,7 @@ use super::{HeadSelection, StoreReader};
 use crate::blocks::OpenBlock;
 use crate::chunk::SampleColumns;
 use crate::head::copies::SeriesCopy;
-use crate::tombstones::{DeletedRuns, Tombstones, hide_deleted, is_covered};
+use crate::tombstones::{DeletedRuns, StoreTombstones, hide_deleted, is_covered};
 use firn_model::budget::Reservation;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::Error;
@@ -34,8 +34,8 @@ impl HeadSelection {
     /// removed some of them together with the samples.
     pub(super) fn apply_tombstones(
         &mut self,
-        early: &Tombstones,
-        tombstones: Arc<Tombstones>,
+        early: &StoreTombstones,
+        tombstones: Arc<StoreTombstones>,
         check: DeletedSeriesCheck,
     ) -> Result<(), Error> {
         self.tombstones = tombstones;

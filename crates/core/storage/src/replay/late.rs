@@ -15,7 +15,7 @@ use crate::index::EpochLeafCache;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::lock;
-use crate::tombstones::Tombstones;
+use crate::tombstones::StoreTombstones;
 use firn_model::log::{DecimalHint, LogBatch, LogPosition};
 use firn_model::sample::TimestampMs;
 
@@ -57,7 +57,7 @@ impl LateReplay {
         &self,
         position: LogPosition,
         batch: &mut LogBatch,
-        tombstones: &Tombstones,
+        tombstones: &StoreTombstones,
     ) {
         if !batch.has_late() {
             return;

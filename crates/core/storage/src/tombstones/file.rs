@@ -11,7 +11,7 @@
 //! panics and allocates no more than the bytes can contain.
 
 use super::runs::{DeletedRun, DeletedRuns, RunsBuilder};
-use super::{LateTombstones, Tombstones};
+use super::{LateTombstones, StoreTombstones};
 use crate::block::BlockId;
 use crate::encoding::cursor::DecodeCursor;
 use crate::encoding::{DecodeError, push_uvarint, unzigzag, zigzag};
@@ -33,7 +33,7 @@ const LATE_BYTES: usize = 3;
 const BLOCK_BYTES: usize = 17;
 
 /// Returns the bytes of the file. They depend only on the set.
-pub(crate) fn encode(set: &Tombstones) -> Vec<u8> {
+pub(crate) fn encode(set: &StoreTombstones) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&VERSION.to_le_bytes());
     push_runs(&mut out, &set.in_order);
@@ -71,7 +71,7 @@ fn push_runs(out: &mut Vec<u8>, runs: &DeletedRuns) {
 
 /// Returns the set in the bytes of a file, or an error if any byte differs from what
 /// [`encode`] wrote.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Tombstones, DecodeError> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<StoreTombstones, DecodeError> {
     let length = bytes.len().checked_sub(4).filter(|n| n + 4 >= FRAME_BYTES);
     let (body, sum) = bytes.split_at(length.ok_or(DecodeError("the file is too short"))?);
     if crc32c::crc32c(body).to_le_bytes() != sum {
@@ -84,9 +84,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Tombstones, DecodeError> {
     if cursor.read_number(4)? != u64::from(VERSION) {
         return Err(DecodeError("unknown version"));
     }
-    let mut set = Tombstones {
+    let mut set = StoreTombstones {
         in_order: read_runs(&mut cursor)?,
-        ..Tombstones::default()
+        ..StoreTombstones::default()
     };
     for _ in 0..cursor.read_count(LATE_BYTES)? {
         set.late.push(LateTombstones {
@@ -143,7 +143,7 @@ mod tests {
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 
-    fn example() -> Tombstones {
+    fn example() -> StoreTombstones {
         let runs = |series: &[(u64, i64, i64)]| -> DeletedRuns {
             let series = series.iter();
             series
@@ -151,7 +151,7 @@ mod tests {
                 .collect()
         };
         let block = runs(&[(0, -1, 5), (1, -1, 5), (9, 0, 0)]);
-        Tombstones {
+        StoreTombstones {
             in_order: runs(&[(512, i64::MIN, 1_763_000_000_000)])
                 .join(&runs(&[(512, i64::MAX, i64::MAX), (u64::MAX, 7, 8)])),
             late: vec![LateTombstones {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn file_reads_as_it_was_written() {
-        for set in [Tombstones::default(), example()] {
+        for set in [StoreTombstones::default(), example()] {
             assert_eq!(decode(&encode(&set)), Ok(set));
         }
     }

@@ -3,7 +3,7 @@
 use super::order::SeriesOrder;
 use crate::block::{BlockId, BlockWriter};
 use crate::sealed::directory::PageLists;
-use crate::tombstones::Tombstones;
+use crate::tombstones::StoreTombstones;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) struct BlockCutProgress {
     /// The pages with samples in `range`.
     pub(super) pages: PageLists,
     /// The tombstones at the start. A delete in `range` ends the cut, which then begins again.
-    pub(super) tombstones: Arc<Tombstones>,
+    pub(super) tombstones: Arc<StoreTombstones>,
     /// Estimated number of samples per series.
     pub(super) samples_each: usize,
     /// Number of samples to decode at a time.

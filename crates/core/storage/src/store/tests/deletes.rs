@@ -388,21 +388,20 @@ fn deleted_late_sample_stays_deleted_in_the_log() {
 
 /// The work during which a series is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+enum MovingWork {
     Cut,
     Merge,
 }
 
 /// Deletes `b` while its samples are moved to another block. Returns whether any is found then.
-fn deleted_during(work: Work) -> bool {
+fn deleted_during(work: MovingWork) -> bool {
     let filled = Filled::new();
     let store = filled.store();
-    let (is_ticking, is_deleted) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
-    let (deleter, ticking, deleted) = (store.clone(), is_ticking.clone(), is_deleted.clone());
+    let is_deleted = Rc::new(Cell::new(false));
+    let (deleter, deleted) = (store.clone(), is_deleted.clone());
     let act = move || {
-        // In a tick, only a merge does not lock the state of maintenance.
-        let is_merge = ticking.get() && deleter.maintenance.state.try_lock().is_ok();
-        if work == Work::Merge && is_merge && !deleted.replace(true) {
+        let is_merging = deleter.parts.metrics.merging.stats().is_running;
+        if work == MovingWork::Merge && is_merging && !deleted.replace(true) {
             delete(&deleter, "b", TimeRange::ALL);
         }
     };
@@ -411,11 +410,9 @@ fn deleted_during(work: Work) -> bool {
         for minute in 1..=14 * 60 {
             let samples = [(newest + minute * MINUTE, 0.0)];
             append(&store, &batch(&[("c", &samples)]), ALWAYS);
-            is_ticking.set(true);
             store.tick();
-            is_ticking.set(false);
             let is_writing = lock(&store.maintenance.state).cut.is_writing();
-            if work == Work::Cut && is_writing && !is_deleted.replace(true) {
+            if work == MovingWork::Cut && is_writing && !is_deleted.replace(true) {
                 delete(&store, "b", TimeRange::ALL);
             }
         }
@@ -499,7 +496,7 @@ fn damaged_tombstones_are_reported_and_everything_else_works() {
 
 #[test]
 fn delete_during_a_merge_or_a_cut_hides_the_samples_of_its_block() {
-    for work in [Work::Merge, Work::Cut] {
+    for work in [MovingWork::Merge, MovingWork::Cut] {
         assert!(!deleted_during(work), "{work:?}");
         let found = with_flaw(StoreFlaw::KeepsTombstonedResult, || deleted_during(work));
         assert!(found, "{work:?}");
