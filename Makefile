@@ -33,7 +33,7 @@ help:
 	@echo "make dist         build the binary that packages ship: slower to build, 2 to 8 % faster queries"
 	@echo "make package      build a Debian package and a tarball of that binary in $(PACKAGES)"
 	@echo "make test         install what the tests need and run everything"
-	@echo "make check        run formatting checks, lints and tests, without installing anything"
+	@echo "make check        run formatting checks, lints, tests and PromQL scripts, without installing anything"
 	@echo "make interleavings  test thread schedules of the store by seed"
 	@echo "make bench        measure Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules,"
 	@echo "                  --reads, --create, --ablation, --cluster, --doors or --scrape)"
@@ -70,6 +70,7 @@ compile:
 # servers.
 check: format compile
 	$(MAKE) --jobs=2 --output-sync=target inside outside
+	$(MAKE) conformance FIRN=target/debug/firn
 
 # rustdoc warns about the job server of make, which it cannot reach.
 inside: interleavings
@@ -83,7 +84,6 @@ interleavings: compile
 	$(LINTED) test -p firn-storage --features shuttle --lib --locked interleavings
 
 test: install check
-	$(MAKE) conformance FIRN=target/debug/firn
 
 # Only these builds embed the commit. Other builds do not, so that a commit recompiles nothing.
 dist bench: export FIRN_REVISION ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)

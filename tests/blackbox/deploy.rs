@@ -168,6 +168,7 @@ fn check_dashboard(file: &str, exported: &Metrics) {
         .map(|panel| panel["id"].as_i64().unwrap())
         .collect();
     let count = ids.len();
+    ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), count, "panels share an id");
 }

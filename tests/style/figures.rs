@@ -70,21 +70,23 @@ fn lines_by_crate(production: &[&Source], tests: &[&Source]) {
     );
     let mut lines: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
     for source in production {
-        let of_room = lines.entry(source.room().unwrap_or("others")).or_default();
+        let of_crate = lines
+            .entry(source.crate_name().unwrap_or("others"))
+            .or_default();
         let shipped = source.production_lines().count();
-        of_room[0] += shipped;
-        of_room[1] += source
+        of_crate[0] += shipped;
+        of_crate[1] += source
             .production_lines()
             .filter(|(_, line)| is_code(line))
             .count();
-        of_room[2] += source.text.lines().count() - shipped;
+        of_crate[2] += source.text.lines().count() - shipped;
     }
     for source in tests {
-        let room = source.room().unwrap_or("others");
-        lines.entry(room).or_default()[2] += source.text.lines().count();
+        let krate = source.crate_name().unwrap_or("others");
+        lines.entry(krate).or_default()[2] += source.text.lines().count();
     }
-    for (room, [production, code, tests]) in lines {
-        println!("{room:<12}{production:>12}{code:>12}{tests:>12}");
+    for (krate, [production, code, tests]) in lines {
+        println!("{krate:<12}{production:>12}{code:>12}{tests:>12}");
     }
 }
 

@@ -1,16 +1,17 @@
-//! Taste as a test: what the documents say about the shape of the code, held by the build.
+//! Tests of the rules in `docs/STYLE.md`.
 //!
-//! Each rule is a module; each failure names the place and what to do instead. Exceptions stand in
-//! `allow.toml` beside this file, each with its reason; one that is no longer needed fails too.
+//! Each rule is a module. A failure contains the place and the correction. `allow.toml` contains the
+//! exceptions, each with its reason; an exception that is no longer needed fails too.
 
+mod completion;
 mod edges;
 mod glossary;
 mod links;
 mod makefile;
+mod module_order;
 mod modules;
 mod names;
 mod prose;
-mod rooms;
 mod shape;
 mod sources;
 mod ways;

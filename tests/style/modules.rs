@@ -22,11 +22,15 @@ pub struct Graph {
 pub fn graphs() -> BTreeMap<String, Graph> {
     let mut files: BTreeMap<String, Vec<(Module, Source)>> = BTreeMap::new();
     for source in all().into_iter().filter(Source::is_production) {
-        if let Some((room, module)) = source.room().map(str::to_owned).zip(module_of(&source)) {
-            files.entry(room).or_default().push((module, source));
+        if let Some((krate, module)) = source
+            .crate_name()
+            .map(str::to_owned)
+            .zip(module_of(&source))
+        {
+            files.entry(krate).or_default().push((module, source));
         }
     }
-    let graph_of = |(room, files)| (room, graph(files));
+    let graph_of = |(krate, files)| (krate, graph(files));
     files.into_iter().map(graph_of).collect()
 }
 

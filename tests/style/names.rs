@@ -29,7 +29,7 @@ fn declared_type(line: &str) -> Option<&str> {
 fn type_name_declared_twice_is_refused() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in all().iter().filter(|s| s.is_production()) {
-        if source.room().is_none() {
+        if source.crate_name().is_none() {
             continue;
         }
         for (number, line) in source.production_lines() {

@@ -285,7 +285,9 @@ fn contains_call(code: &str, call: &str) -> bool {
 fn system_call_below_the_rim_is_refused() {
     let mut findings = Vec::new();
     for source in all().iter().filter(|s| s.is_production()) {
-        let below = source.room().is_some_and(|r| SYNCHRONOUS.contains(&r));
+        let below = source
+            .crate_name()
+            .is_some_and(|r| SYNCHRONOUS.contains(&r));
         if !below || source.path.starts_with(THE_DOOR) {
             continue;
         }

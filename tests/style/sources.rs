@@ -17,7 +17,7 @@ pub struct Source {
 
 impl Source {
     /// The crate, if the file is part of one: `crates/FOLDER/CRATE/...`.
-    pub fn room(&self) -> Option<&str> {
+    pub fn crate_name(&self) -> Option<&str> {
         let folders = self.path.strip_prefix("crates/")?;
         folders.split('/').nth(1)
     }

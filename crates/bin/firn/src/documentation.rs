@@ -41,10 +41,10 @@ fn settings() -> String {
          ## Keys of the configuration file\n\
          \n\
          The configuration file is a `prometheus.yml`. Firn rejects unknown keys, and logs a \
-         warning for each key of Prometheus that has no effect in Firn. Keys keep Prometheus's \
-         defaults, with one exception: `storage.tsdb.out_of_order_time_window` defaults to `30m`. \
-         It sets how much older than the newest sample a late sample may be. A config reload \
-         applies changes.\n\
+         warning for each key of Prometheus that has no effect in Firn. Keys have Prometheus's \
+         defaults, with one exception: `storage.tsdb.out_of_order_time_window`, the maximum age of \
+         a late sample relative to the newest one, is `30m`. A config reload applies changes, \
+         except to keys under `firn` that need a restart; Firn then logs a warning.\n\
          \n\
          All keys that only Firn has are under the key `firn`. Without this key, the file is a \
          valid configuration file of Prometheus.\n\

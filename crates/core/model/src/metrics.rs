@@ -1,10 +1,10 @@
-//! Firn's own metrics: counters, gauges and histograms whose update costs one atomic addition, and
-//! the traits to collect them.
+//! Firn's own metrics: counters, gauges and histograms, and the traits to collect them.
 //!
-//! Each crate declares its metrics in one struct in its `metrics.rs` and implements [`Collect`];
-//! the server renders the metrics of all crates. Names have the form
-//! `firn_<crate>_<noun>[_<unit>][_total]`, and labels have closed sets of values. Counts are
-//! updated per batch, never per sample.
+//! An update costs one relaxed atomic addition; a histogram needs three. Each part keeps its
+//! metrics in a struct and passes them to a sink in [`Collect`]; most are in the `metrics.rs` of
+//! their crate. The server renders the metrics of all crates. Names have the form
+//! `firn_<area>_<noun>[_<unit>][_total]`, and labels have closed sets of values. Counts are updated
+//! per batch, never per sample.
 
 use crate::histogram::bounds::upper_bound;
 use crate::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};

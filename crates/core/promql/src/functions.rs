@@ -117,7 +117,8 @@ pub(crate) enum FunctionEvaluation {
     OfHistogram(fn(&Histogram) -> f64),
     /// A function of two scalars, such as `min_of`. The planner folds it if both are constant.
     OfScalars(fn(f64, f64) -> f64),
-    /// A function of the window of each series, such as `rate`. A kernel computes it.
+    /// A function of the window of each series, such as `rate`. `eval/kernels/over_time.rs` or
+    /// `rate.rs` computes it from floats, `mixed.rs` for series with histograms.
     Range(RangeFunction),
     /// A number that depends only on the start, end and step of the query.
     QueryTime,
@@ -130,7 +131,9 @@ pub(crate) enum FunctionEvaluation {
 /// The requirements of a function on the window of its range vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionWindow {
-    /// Minimum number of samples in the window; with fewer the function has no result.
+    /// Minimum number of samples in the window; with fewer the function has no result. With 1 the
+    /// kernel must return a value for every window with a sample, because `dispatch.rs` marks such
+    /// rows as full.
     pub samples_min: usize,
     /// True if the result is extrapolated to the edges of the window.
     pub extrapolates: bool,
@@ -147,7 +150,8 @@ pub struct FunctionWindow {
 /// buckets where possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistogramTreatment {
-    /// The function has no result for histograms. It ignores them.
+    /// The function has no result for histograms, so that the planner may leave out buckets.
+    /// `eval/kernels/mixed.rs` decides whether it adds an annotation about ignored histograms.
     Ignored,
     /// The function has a result for histograms, either the same as for floats or a different one.
     Used,
@@ -190,8 +194,8 @@ pub struct Function {
     /// The types of the arguments. If the function is variadic, the last argument may be omitted or
     /// repeated.
     pub args: &'static [ValueType],
-    /// The number of optional arguments. 0: exactly as many arguments as `args`. n > 0: up to n in
-    /// addition to all `args` except the last. -1: any number.
+    /// 0: exactly the arguments in `args`. n > 0: the last argument may be left out, or given up to
+    /// n times. -1: it may be left out, or repeated without a limit.
     pub variadic: i32,
     /// The type of the result, which the type checker compares with the context of the call.
     pub returns: ValueType,
@@ -358,7 +362,7 @@ mod tests {
 
     #[test]
     fn functions_have_a_window_where_they_take_a_range_vector_and_all_are_documented() {
-        for function in &FUNCTIONS {
+        for function in FUNCTIONS {
             let takes_range = function.args.contains(&ValueType::Matrix);
             let is_absence = function.id == FunctionId::AbsentOverTime;
             assert_eq!(
@@ -373,7 +377,7 @@ mod tests {
 
     #[test]
     fn functions_lookup_finds_every_row_and_nothing_else() {
-        for function in &FUNCTIONS {
+        for function in FUNCTIONS {
             assert_eq!(lookup(function.name), Some(function));
         }
         for name in ["", "RATE", "sum", "rate_over_time"] {

@@ -180,8 +180,8 @@ pub trait RuleEditor: Send + Sync {
     fn remove(&self, namespace: &str, group: Option<&str>) -> Result<(), Error>;
 }
 
-/// Default options of query evaluation, from flags and the running configuration. Requests may
-/// override some of them.
+/// Limits and defaults of queries. Plain fields are flags. A [`Provider`] returns the value of the
+/// running configuration, so that a reload applies to the next query.
 #[derive(Clone)]
 pub struct QuerySettings {
     /// Feature switches of PromQL.

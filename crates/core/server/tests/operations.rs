@@ -228,7 +228,7 @@ async fn cors_headers_are_there_only_where_allowed() {
 }
 
 #[tokio::test]
-async fn metrics_show_what_all_rooms_collect() {
+async fn metrics_contain_those_of_all_parts() {
     let fixture = Fixture::ready(|_| {});
     let _ = send(&fixture, get("/api/v1/query?query=1")).await;
     let reply = send(&fixture, get("/metrics")).await;

@@ -84,9 +84,8 @@ pub struct Config {
     pub memory_limit: MemoryLimit,
     /// Limits of new series per hour, for all and per job.
     pub new_series: NewSeriesLimits,
-    /// Limits of every query, without which none is set, as in Prometheus: a query that Prometheus
-    /// evaluates must not fail in Firn only because of its number of series. The limits of memory
-    /// and samples apply in addition.
+    /// Limits of every query. None is set by default: Prometheus has no such limits, so that its
+    /// queries must also work in Firn. The limits of memory and samples apply in addition.
     pub query_limits: Arc<QueryLimits>,
     /// `firn.sealing_jitter`: whether groups of series are sealed at different times.
     pub is_sealing_jittered: bool,
@@ -250,7 +249,8 @@ impl Config {
         namespace_from_file_name(file.file_name()?.to_str()?)
     }
 
-    /// Returns the keys whose values differ in `newer` but cannot change while the process runs.
+    /// Returns the keys that differ in `newer` and take effect only at the next start. The caller
+    /// logs a warning for each. Add each new key that is read only at the start.
     pub fn list_restart_keys(&self, newer: &Config) -> Vec<&'static str> {
         let differences = [
             ("firn.wal_sync", self.wal_sync != newer.wal_sync),

@@ -139,7 +139,7 @@ impl ApiResponse {
     {
         let read = decode_on_blocking_thread(self.body.bytes, decode_any_json::<T>).await?;
         let read = read.downcast::<T>();
-        Ok(*read.expect("read_json returns the type that it is instantiated with"))
+        Ok(*read.expect("decode_any_json returns the type that it is instantiated with"))
     }
 
     /// Returns the body as text. Fails if it is not valid UTF-8.

@@ -69,8 +69,8 @@ pub(super) type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 /// Adapter that turns a [`Refresh`] source into a [`Discover`] task.
 pub(super) struct RefreshTask(Box<dyn RefreshObject>);
 
-/// Replacement for an interval of zero. Prometheus accepts a config with such an interval, but
-/// fails to start with it.
+/// Interval used instead of zero, which tokio's timer does not accept. Prometheus accepts a config
+/// with an interval of zero, but fails to start with it.
 const INTERVAL_OF_ZERO: Duration = Duration::from_secs(1);
 
 impl Discover for RefreshTask {

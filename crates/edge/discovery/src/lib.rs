@@ -14,6 +14,7 @@
 //! Invariant: a source that cannot be read keeps its last published list.
 
 mod api;
+mod combined_lists;
 mod discover;
 mod environment;
 mod group;
@@ -22,7 +23,6 @@ mod meta;
 mod metrics;
 mod once;
 mod pages;
-mod parts;
 mod provider;
 mod providers;
 mod published;
@@ -76,12 +76,13 @@ impl Discovery {
     /// tokio runtime.
     pub fn start(
         settings: &DiscoverySettings,
-        lent: &DiscoveryContext,
+        context: &DiscoveryContext,
         owner: &DiscoveryOwner,
         changed: Arc<Notify>,
     ) -> Self {
-        let published = Arc::new(PublishedTargets::new(changed, lent.clock.clone()));
-        lent.metrics
+        let published = Arc::new(PublishedTargets::new(changed, context.clock.clone()));
+        context
+            .metrics
             .add_running(settings.mechanism(), owner, &published);
         let task = match settings {
             DiscoverySettings::Static(groups) => {
@@ -89,8 +90,8 @@ impl Discovery {
                 None
             }
             DiscoverySettings::Provided(provided) => Some(provided.start(&DiscoveryStarter {
-                bytes_max: lent.bytes_max,
-                clock: lent.clock.clone(),
+                bytes_max: context.bytes_max,
+                clock: context.clock.clone(),
                 to: published.clone(),
             })),
         };

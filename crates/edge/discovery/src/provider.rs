@@ -33,7 +33,8 @@ pub struct DiscoveryProvider {
 }
 
 impl DiscoveryProvider {
-    /// Creates a provider whose entries have the shape `entry`. They are printed as they were read.
+    /// Creates a provider whose entries have the shape `entry`. `/api/v1/status/config` prints an
+    /// entry as the file contains it, without defaults: these are in the reader of the entry.
     pub(crate) const fn new(
         key: &'static str,
         entry: &'static ConfigValueShape,
@@ -46,7 +47,8 @@ impl DiscoveryProvider {
         }
     }
 
-    /// Returns the provider with entries that are printed with the defaults of their keys.
+    /// Returns the provider with entries that are printed in the order of their keys, with defaults.
+    /// The default of each row must equal the one in the reader.
     pub(crate) const fn printed_with_defaults(self) -> Self {
         Self {
             key: self.key.printed(KeyPrinting::IfSet),
@@ -85,7 +87,8 @@ impl DiscoverySettings {
         }
     }
 
-    /// Returns the TLS settings whose files a check of the config requires, as promtool does.
+    /// Returns the TLS settings whose files a check of the config requires. As in promtool, only
+    /// those of Kubernetes are checked.
     pub fn checked_tls(&self) -> Option<&ClientTlsSettings> {
         match self {
             Self::Static(_) => None,

@@ -1,8 +1,12 @@
 //! The registry of the service discoveries. A discovery is a module and its row in the table; the
 //! config, its printed form, the features in the API and the start of tasks follow from the row.
 //!
-//! A module has the keys of an entry in the config, its reader, its settings, and the source of
-//! targets that they describe.
+//! A module contains the table of keys, the reader of an entry, the settings type, and the task
+//! that finds targets. Its errors have a row in `sections/tests.rs`, and its targets have tests
+//! with the servers of `stub.rs`.
+//!
+//! All rows are discoveries of Prometheus 3.14. A discovery that Prometheus lacks also needs an
+//! entry in `docs/differences.md`, because all other keys of Firn are below `firn`.
 
 mod aws;
 mod azure;

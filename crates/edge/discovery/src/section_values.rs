@@ -22,7 +22,7 @@ pub fn check_http_url(node: &YamlNode, url: &str) -> Result<(), YamlError> {
     }
 }
 
-/// Returns the refresh interval of the section, or the default of `seconds`.
+/// Returns `refresh_interval`, or `seconds` if the key is missing, null or zero.
 pub fn refresh_interval(node: &YamlNode, seconds: u64) -> Duration {
     read::duration(node, "refresh_interval").unwrap_or(Duration::from_secs(seconds))
 }
@@ -53,7 +53,7 @@ pub fn require_list(node: &YamlNode, key: &str, message: String) -> Result<(), Y
 }
 
 /// Returns whether the refresh interval is unset or not zero.
-pub fn has_interval(node: &YamlNode) -> bool {
+pub fn is_interval_valid(node: &YamlNode) -> bool {
     let default = Duration::from_secs(60);
     !read::duration_or(node, "refresh_interval", default).is_zero()
 }

@@ -1,6 +1,7 @@
 //! Typed access to the values of a YAML tree that was already validated against the schema.
 //!
-//! `None` means that a key is missing or null. Zero durations count as unset, as upstream.
+//! `None` means that a key is missing or null. A duration, size or count of zero is also `None`, as
+//! in upstream.
 
 use firn_model::units::{parse_duration, parse_size};
 use firn_yaml::scalar::{YamlScalar, interpret_scalar};

@@ -37,8 +37,11 @@ pub enum ConfigValueShape {
     Bool,
     /// An integer, which may be negative.
     Integer,
-    /// An integer that must not be negative.
+    /// A number that becomes an unsigned integer. As in Go, the fraction is truncated: `1.5` is 1 and
+    /// `-1.5` is 0. A whole number must not be negative.
     Count,
+    /// An unsigned integer without a fraction, for keys that Prometheus does not have.
+    WholeCount,
     /// A number, which may have a fraction.
     Number,
     /// A duration in Prometheus's format, such as `1m30s`.
@@ -78,8 +81,8 @@ pub type KeyGroups = &'static [&'static [ConfigKey]];
 pub enum KeyPrinting {
     /// The key is printed if it is set to a nonzero value.
     IfSet,
-    /// The key is printed if its value or its default is not zero. A section that is not set is
-    /// printed with the defaults of its keys.
+    /// A key that is set is printed unless its value is zero. A key that is not set is printed with
+    /// its default, unless that is zero. The same applies to the keys of a section that is not set.
     UnlessZero,
     /// The key is always printed, even if it is zero.
     Always,
@@ -162,7 +165,8 @@ impl ConfigKey {
         ConfigKey { printing, ..self }
     }
 
-    /// Returns the key with its default and its description for the documentation.
+    /// Returns the key with its default and its description for the documentation. Does not change
+    /// the printing: keys under `firn` are printed as they were set.
     pub const fn explained(self, default: &'static str, help: &'static str) -> ConfigKey {
         ConfigKey {
             default,
@@ -172,7 +176,7 @@ impl ConfigKey {
     }
 }
 
-/// Returns an optional key that has an effect and no documentation, as tables of keys need it.
+/// Short form of [`ConfigKey::new`] for tables: an optional key without default and documentation.
 pub const fn key(name: &'static str, shape: ConfigValueShape) -> ConfigKey {
     ConfigKey::new(name, shape)
 }
@@ -369,6 +373,7 @@ fn mistake(text: &str, meaning: YamlScalar, shape: &ConfigValueShape) -> Option<
         ConfigValueShape::Bool => (matches!(meaning, YamlScalar::Bool(_)), "a boolean"),
         ConfigValueShape::Integer => (meaning.to_integer().is_some(), "a whole number"),
         ConfigValueShape::Count => (meaning.to_unsigned().is_some(), "a count"),
+        ConfigValueShape::WholeCount => (meaning.is_unsigned(), "a count"),
         ConfigValueShape::Number => (meaning.to_float().is_some(), "a number"),
         ConfigValueShape::Choice(choices) if !choices.contains(&text) => {
             return Some(format!("not one of {}: {text:?}", choices.join(", ")));

@@ -48,6 +48,11 @@ impl YamlScalar {
         }
     }
 
+    /// Returns whether the scalar is an unsigned 64-bit integer without a fraction.
+    pub fn is_unsigned(self) -> bool {
+        matches!(self, YamlScalar::Whole(whole) if u64::try_from(whole).is_ok())
+    }
+
     /// Converts a number to a float; integers can lose precision.
     pub fn to_float(self) -> Option<f64> {
         match self {

@@ -1,5 +1,8 @@
 //! Building blocks of random expressions: selectors, functions, durations and operators. The
 //! metrics are those of the test data.
+//!
+//! Functions are those of Prometheus only, because the expressions are also evaluated there. An
+//! addition changes the expressions of all recorded seeds.
 
 pub(super) const VECTORS: [&str; 16] = [
     "http_requests_total",

@@ -1,4 +1,8 @@
-//! The functions of range vectors, as the evaluator distinguishes them.
+//! The functions of range vectors.
+//!
+//! Each variant has its computation in `eval/kernels/over_time.rs` (`rate`, `increase` and `delta`:
+//! `eval/kernels/rate.rs`) and its treatment of native histograms in `compute_outcome` of
+//! `eval/kernels/mixed.rs`.
 
 /// The parameters that distinguish `rate`, `increase` and `delta`, which share one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,9 +46,9 @@ fn deviation(histogram: &Histogram) -> f64 {
 }
 
 /// All functions of Prometheus 3.14, sorted by name. [`super::lookup`] finds a row by binary
-/// search.
+/// search. A function that Prometheus does not have also needs an entry in `docs/differences.md`.
 #[rustfmt::skip]
-pub static FUNCTIONS: [Function; 90] = [
+pub static FUNCTIONS: &[Function] = &[
     row("abs", F::Abs, &[V], V, E::Float(f64::abs))
         .doc("The absolute value of each float.",
             "abs(temperature)"),
@@ -366,11 +366,11 @@ pub static FUNCTIONS: [Function; 90] = [
             "ts_of_last_over_time(temperature[5m])"),
     row("ts_of_max_over_time", F::TsOfMaxOverTime, &[M], V, E::Range(R::MaxTime))
         .experimental()
-        .doc("The time of the greatest float in the window, in seconds.",
+        .doc("The time of the greatest float in the window, in seconds; of equal ones, the newest.",
             "ts_of_max_over_time(temperature[5m])"),
     row("ts_of_min_over_time", F::TsOfMinOverTime, &[M], V, E::Range(R::MinTime))
         .experimental()
-        .doc("The time of the least float in the window, in seconds.",
+        .doc("The time of the least float in the window, in seconds; of equal ones, the newest.",
             "ts_of_min_over_time(temperature[5m])"),
     row("vector", F::Vector, &[S], V, E::Operator)
         .doc("A scalar as a vector of one element without labels.",

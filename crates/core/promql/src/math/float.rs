@@ -147,8 +147,8 @@ pub(crate) fn quantile(quantile: f64, ranks: &mut [FloatRank]) -> f64 {
     at_lower.to_float() * (1.0 - weight) + at_upper.to_float() * weight
 }
 
-/// A float mapped to an integer with the same order, NaN first, like in the heap of values of
-/// Prometheus. Comparing two ranks takes one instruction.
+/// An integer that orders like its float. NaN is the lowest, as in Prometheus's heap of values, and
+/// negative zero is below zero although the floats are equal. A comparison takes one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FloatRank(i64);
 

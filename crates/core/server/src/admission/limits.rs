@@ -1,7 +1,8 @@
-//! All limits of the server, with the reason for each value.
+//! Limits of the server that do not change while the process runs, with the reason for each value.
+//! Limits that a config reload changes are in [`QuerySettings`](crate::parts::QuerySettings).
 //!
-//! Invariant: no memory of this crate grows with client input beyond a limit in this file. Limits
-//! of samples, labels and write bodies belong to the write pipeline.
+//! Invariant: every allocation of this crate whose size depends on a client has a limit in this
+//! file. The write pipeline limits samples, labels and write bodies.
 
 use firn_model::shares::BudgetShares;
 use std::time::Duration;
@@ -36,8 +37,8 @@ pub struct ServerLimits {
     /// Maximum time for which a client may read nothing of a response. Then its connection is
     /// closed and the memory of the response is freed.
     pub response_stall_max: Duration,
-    /// Maximum size of a form: Go's limit, which applies to upstream, or half of the memory for
-    /// forms, because the received and the decoded form exist at the same time.
+    /// Maximum size of a form: the smaller of 10 MiB (the limit of Go's `net/http`) and half of the
+    /// memory for forms, because the received and the decoded form exist at the same time.
     pub form_body_bytes_max: usize,
     /// Total memory of forms that are being received or processed. Bodies of writes belong to the
     /// pipeline.
@@ -63,7 +64,9 @@ pub struct ServerLimits {
     /// Maximum size of a frame of a streamed remote read in bytes
     /// (`--storage.remote.read-max-bytes-in-frame`).
     pub read_frame_bytes_max: usize,
-    /// Maximum number of steps of a range query. The value is upstream's, on which Grafana relies.
+    /// Maximum number of steps after the first one of a range query: the limit of Prometheus, on
+    /// which Grafana relies. Scalars of the evaluator and timestamps of a response take about 30
+    /// bytes per step without a reservation; this limit bounds them.
     pub steps_max: i64,
     /// Maximum number of different `match[]` selectors of a look-up. Each one is a pass over the
     /// index, and drop-downs of dashboards send a few.

@@ -1,7 +1,8 @@
 //! `/api/v1/features`: the features of this server under Prometheus's names, for clients that check
 //! before they use one.
 //!
-//! Features of PromQL and the API are listed here. Others are supplied by [`AppParts`].
+//! Operators, PromQL syntax and features of the API are listed here. Functions come from the
+//! function table of PromQL, and features of flags from [`AppParts`].
 
 use super::call::ApiCall;
 use super::status::ok_response;
@@ -111,7 +112,7 @@ fn document(parts: &AppParts) -> Document {
         put("promql", name, is_on);
     }
     put("promql", "per_step_stats", parts.query.per_step_stats);
-    for function in &FUNCTIONS {
+    for function in FUNCTIONS {
         let is_there = !function.experimental || language.experimental_functions;
         put("promql_functions", function.name, is_there);
     }

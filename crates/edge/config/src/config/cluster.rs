@@ -6,7 +6,7 @@
 //! machine without a secret or TLS.
 
 use crate::listen_address;
-use ConfigValueShape::{Bool, Count, Duration, Path, Section, Text, Url};
+use ConfigValueShape::{Bool, Duration, Path, Section, Text, Url, WholeCount};
 use firn_bucket::{BucketOptions, BucketUrl};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS, key};
 use firn_config_schema::section::ConfigSection;
@@ -68,7 +68,7 @@ pub const KEYS: &[ConfigKey] = &[
          are authenticated with it, but not encrypted.",
     ),
     key("tls", Section(&[TLS])),
-    key("partitions", Count).explained(
+    key("partitions", WholeCount).explained(
         "12",
         "Number of partitions among which series are divided, at most 1024. Only the first node \
          of a new bucket chooses it: it cannot change, and a node with another number does not \

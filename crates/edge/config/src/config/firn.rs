@@ -1,9 +1,15 @@
 //! The section `firn`: keys that only Firn has.
 //!
 //! Access and aggregation have readers of their own.
+//!
+//! A new key needs a row in [`KEYS`], a field of [`Config`](crate::config::Config) and a line in its
+//! `read`. If a reload does not apply it, it also needs a line in `list_restart_keys`; if an agent
+//! or a cluster cannot use it, one in `refuse_in_agents` or `refuse_in_clusters`. Values for the store
+//! pass through `store_settings.rs` of the binary, values for queries through
+//! `QuerySettings` of the server.
 
 use super::{access, aggregation, cluster};
-use ConfigValueShape::{Bool, Choice, Count, Duration, List, Path, Section, Size, Text};
+use ConfigValueShape::{Bool, Choice, Duration, List, Path, Section, Size, Text, WholeCount};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
 use firn_config_schema::section::ConfigSection;
 use firn_model::query_limits::{BlockedQuery, QueryLimits};
@@ -27,17 +33,17 @@ pub const KEYS: &[ConfigKey] = &[
          (`60%`) of the memory available to the process: the limit of the cgroup, the memory of \
          the machine or `ulimit -v`. All other memory limits are fractions of this value.",
     ),
-    key("new_series_limit", Count).explained(
+    key("new_series_limit", WholeCount).explained(
         "0",
         "Maximum number of new series per hour of data time. Firn rejects further new series and \
          continues to accept samples of existing series. 0 means no limit.",
     ),
-    key("new_series_per_job_limit", Count).explained(
+    key("new_series_per_job_limit", WholeCount).explained(
         "0",
         "Maximum number of new series per hour of data time for each value of the label `job`. \
          `/api/v1/status/tsdb` lists the jobs over the limit. 0 means no limit.",
     ),
-    key("query_series_limit", Count).explained(
+    key("query_series_limit", WholeCount).explained(
         "0",
         "Maximum number of series that the selectors of one query may match in total, for every \
          tenant. A query that matches more series fails before it reads samples; the error \
@@ -45,7 +51,7 @@ pub const KEYS: &[ConfigKey] = &[
          two-hour windows that the selector's time range overlaps. 0 means no limit. A config \
          reload applies changes.",
     ),
-    key("query_samples_limit", Count).explained(
+    key("query_samples_limit", WholeCount).explained(
         "0",
         "Maximum number of samples that one query may read from the store in total, for every \
          tenant. `--query.max-samples` limits the samples that a query holds at one time. A query \
@@ -202,7 +208,7 @@ pub fn duplicates(section: ConfigSection<'_>) -> DuplicatePolicy {
     }
 }
 
-/// Returns the limit `key` of the section. Zero is no limit.
+/// Returns the count `key`. `None` means no limit: the key is missing, null or zero.
 pub fn limit(section: ConfigSection<'_>, key: &str) -> Option<usize> {
     let limit = section.count_if_set(key);
     limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))

@@ -147,7 +147,7 @@ impl ConfigPrinter<'_> {
                 let is_on = interpret_scalar(value) == Some(YamlScalar::Bool(true));
                 print_plain(is_on.to_string(), !is_on)
             }
-            ConfigValueShape::Integer | ConfigValueShape::Count => {
+            ConfigValueShape::Integer | ConfigValueShape::Count | ConfigValueShape::WholeCount => {
                 let whole = interpret_scalar(value).and_then(|scalar| match scalar {
                     YamlScalar::Whole(whole) => Some(whole),
                     other => other.to_integer().map(i128::from),

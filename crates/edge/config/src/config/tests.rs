@@ -245,6 +245,14 @@ fn config_not_understood_names_place_and_key() {
             "2:21: firn.blocked_queries[0]: pattern is missing or empty",
         ),
         (
+            "firn:\n  query_series_limit: -1.5\n",
+            "2:23: firn.query_series_limit: not a count: \"-1.5\"",
+        ),
+        (
+            "firn:\n  query_series_limit: 1e3\n",
+            "2:23: firn.query_series_limit: not a count: \"1e3\"",
+        ),
+        (
             "firn: {wal_sync: sometimes}\n",
             "1:18: firn.wal_sync: not one of always, interval, none: \"sometimes\"",
         ),

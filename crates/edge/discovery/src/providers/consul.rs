@@ -16,8 +16,8 @@ pub(super) use settings::PROVIDER;
 pub use settings::{ConsulSettings, ConsulToken};
 
 use crate::api::{ApiClient, ApiResponse, invalid_response_error, parse_header_value};
+use crate::combined_lists::{TIMING, WatchTiming, WatchUpdate, publish_combined};
 use crate::discover::Discover;
-use crate::parts::{TIMING, WatchTiming, WatchUpdate, publish_combined};
 use crate::provider::{DiscoveryMechanism, DiscoveryStarter, DiscoveryTask};
 use crate::published::PublishedTargets;
 use firn_http_client::form_encode;

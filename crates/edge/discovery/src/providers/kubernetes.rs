@@ -30,8 +30,8 @@ mod world;
 
 pub(super) use settings::PROVIDER;
 
+use crate::combined_lists::{PublishRateLimiter, TIMING, WatchTiming, wait_until_due};
 use crate::discover::Discover;
-use crate::parts::{PublishRateLimiter, TIMING, WatchTiming, wait_until_due};
 use crate::provider::{DiscoveryMechanism, DiscoveryStarter, DiscoveryTask};
 use crate::published::PublishedTargets;
 use access::KubernetesCluster;

@@ -24,7 +24,7 @@ use crate::provider::{
     DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
     ReadResult,
 };
-use crate::section_values::{has_interval, refresh_interval, require, secret};
+use crate::section_values::{is_interval_valid, refresh_interval, require, secret};
 use firn_config_schema::read::{self, is_set};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_http_client::http_config::{HTTP_CLIENT, http};
@@ -183,7 +183,7 @@ fn check_entry(node: &YamlNode) -> Result<Vec<String>, YamlError> {
     if let Some(i) = compartments.iter().position(String::is_empty) {
         return Err(node.error(format!("oci_sd: compartments[{i}] must not be empty")));
     }
-    if !has_interval(node) {
+    if !is_interval_valid(node) {
         return Err(node.error("oci_sd: refresh_interval must be positive, got 0s"));
     }
     Ok(compartments)

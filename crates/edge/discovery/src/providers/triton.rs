@@ -11,7 +11,7 @@ use crate::provider::{
     DiscoveryMechanism, DiscoveryProvider, DiscoverySettings, DiscoveryStarter, DiscoveryTask,
     ReadResult,
 };
-use crate::section_values::{has_interval, refresh_interval, require};
+use crate::section_values::{is_interval_valid, refresh_interval, require};
 use firn_config_schema::read;
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape as Shape, TEXTS, key};
 use firn_http_client::http_config::{TLS, tls};
@@ -104,7 +104,7 @@ fn read_entry(node: &YamlNode, dir: &Path) -> ReadResult {
             ("endpoint", "triton SD configuration requires an endpoint"),
         ],
     )?;
-    if !has_interval(node) {
+    if !is_interval_valid(node) {
         return Err(
             node.error("triton SD configuration requires RefreshInterval to be a positive integer")
         );

@@ -1,7 +1,7 @@
 //! The metrics of several stores, joined to those of one.
 //!
-//! Counters, gauges and histograms are added, except for gauges that are no amounts. Invariant: all
-//! metrics with one name follow one another, in the order in which the first store reports them.
+//! Counters, histograms and gauges of amounts are added. Gauges of states and limits are joined by
+//! the maximum ([`MAXIMA`]), and the oldest exemplar by the minimum. Invariant: all metrics with one name follow one another, in the order in which the first store reports them.
 
 use firn_model::metrics::{DurationHistogram, MetricSink, MetricValue};
 

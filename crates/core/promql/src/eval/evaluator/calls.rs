@@ -128,9 +128,9 @@ fn evaluate_operator_call(
     }
 }
 
-/// Returns whether a range vector is a subquery with `@`. As in Prometheus, `predict_linear` has no
-/// result for such a subquery: it is computed once for all steps, unlike the function, which then
-/// does not find it.
+/// Returns whether a range vector is a subquery with `@`. `predict_linear` has no result for such a
+/// subquery, as in Prometheus: the subquery is evaluated once before all steps, and the function
+/// does not find its samples at the later steps.
 fn is_pinned_subquery(node: &PlanNode) -> bool {
     matches!(&node.kind, PlanNodeKind::Subquery(subquery) if subquery.at.is_some())
 }

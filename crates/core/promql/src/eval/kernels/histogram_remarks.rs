@@ -1,4 +1,5 @@
-//! Collects the annotations about one series that a function of histograms adds.
+//! Collects the annotations about one series that a function of histograms adds. Annotations about
+//! floats mixed with histograms come from `settle` in `mixed.rs`.
 
 use crate::ast::PositionRange;
 use crate::eval::annotations::{Annotation, HistogramOperation, QueryAnnotations};

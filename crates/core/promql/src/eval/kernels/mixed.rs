@@ -1,7 +1,9 @@
 //! Functions of windows for series that contain native histograms, with or without floats.
 //!
-//! Functions of floats ignore histograms and add an annotation; functions that support both types
-//! reject windows that contain both. The histograms of a series are decoded once, and their resets
+//! A function of floats ignores histograms. If the window also contains floats, it adds an
+//! annotation. `rate`, `sum_over_time` and similar functions reject windows with both types;
+//! `count_over_time`, `changes`, `first_over_time` and others use both. [`compute_outcome`] lists
+//! all cases. The histograms of a series are decoded once, and their resets
 //! are detected once, for all windows.
 
 mod growth;
@@ -176,8 +178,8 @@ struct MixedWindow<'a> {
     range_ms: i64,
 }
 
-/// Returns the types of the samples at these timestamps, in time order; `true` means a histogram.
-fn kinds(
+/// Returns, in time order, whether the samples at these timestamps are histograms.
+fn are_histograms(
     floats: &[TimestampMs],
     histograms: &[TimestampMs],
 ) -> impl DoubleEndedIterator<Item = bool> {
@@ -348,7 +350,7 @@ fn compute_outcome(
         }
         F::Sum => MixedOutcome::from_computed(accumulate(HistogramAggregate::Sum, window, remarks)),
         F::LastChange { counter } => {
-            let mut last = kinds(window.floats.times, window.times.times).rev();
+            let mut last = are_histograms(window.floats.times, window.times.times).rev();
             match (last.next(), last.next()) {
                 (Some(false), Some(false)) => MixedOutcome::OfFloats,
                 (Some(true), Some(true)) => {
@@ -394,7 +396,7 @@ pub(crate) fn count_events(
 ) -> f64 {
     let (mut next_float, mut next_histogram) = (0, 0);
     let (mut events, mut before) = (0.0, None);
-    for is_histogram in kinds(floats.times, times) {
+    for is_histogram in are_histograms(floats.times, times) {
         let next = if is_histogram {
             &mut next_histogram
         } else {

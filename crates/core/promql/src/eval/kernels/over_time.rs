@@ -109,7 +109,8 @@ impl BatchedWindowFunction {
     }
 }
 
-/// Computes a function that needs more than the values, or all values in order.
+/// Computes a function that needs the samples of each window in order. [`fill`] computes all other
+/// functions, and `rate` computes [`RangeFunction::Extrapolated`].
 fn compute_over_samples(
     function: RangeFunction,
     window: &SampleSlices<'_>,
@@ -135,13 +136,27 @@ fn compute_over_samples(
         F::MedianDeviation => median_deviation(values, scratch),
         F::FirstTime => seconds(window.times[0]),
         F::LastTime => seconds(window.times[window.times.len() - 1]),
-        F::MinTime => seconds(time_of(window, |value, best| value <= best)),
-        F::MaxTime => seconds(time_of(window, |value, best| value >= best)),
-        _ => ABSENT,
+        F::MinTime => seconds(time_of_extreme(window, |value, best| value <= best)),
+        F::MaxTime => seconds(time_of_extreme(window, |value, best| value >= best)),
+        F::Extrapolated(_)
+        | F::Sum
+        | F::Mean
+        | F::Variance
+        | F::Deviation
+        | F::Min
+        | F::Max
+        | F::Resets
+        | F::Changes
+        | F::Count
+        | F::Present
+        | F::First
+        | F::Last => unreachable!("{function:?} needs no samples of a single window"),
     }
 }
 
-fn time_of(window: &SampleSlices<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
+/// Returns the timestamp of the best value: of equal ones the last, and of NaN only if all values
+/// are NaN.
+fn time_of_extreme(window: &SampleSlices<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
     let (mut best, mut at) = (window.values[0], window.times[0]);
     for (value, time) in window.values.iter().zip(window.times) {
         if better(*value, best) || best.is_nan() {
@@ -222,7 +237,7 @@ fn median_deviation(values: &[f64], scratch: &mut Vec<FloatRank>) -> f64 {
     )
 }
 
-/// Returns a quantile of the values, which are sorted in `scratch`.
+/// Returns a quantile of the values in O(n). Overwrites `scratch` with their ranks, partly ordered.
 fn compute_quantile(
     q: f64,
     values: impl Iterator<Item = f64>,

@@ -32,7 +32,7 @@ fn function_examples_have_a_result() {
         cancel: &cancel,
         failed_counts: None,
     };
-    for function in &FUNCTIONS {
+    for function in FUNCTIONS {
         let text = function.example;
         let result = query(&context, text, EvalTime::Instant(600_000), &OPTIONS);
         let value = result.map(|result| result.value);

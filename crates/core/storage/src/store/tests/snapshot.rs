@@ -100,7 +100,7 @@ fn snapshot_is_a_whole_folder_with_all_that_was_acked() {
 }
 
 #[test]
-fn snapshot_takes_files_of_other_rooms_along_unless_it_has_no_log() {
+fn snapshot_contains_files_of_other_crates_unless_it_has_no_log() {
     let beside = vec![PathBuf::from("rules/state"), PathBuf::from("none/there")];
     let original = Path::new("/data/rules/state");
     let at = |place: PathBuf| place.join("rules/state");

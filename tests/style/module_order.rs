@@ -1,33 +1,33 @@
-//! The arrows between the files of a crate: no large circles, and storage's rooms in their order.
+//! Imports between the files of a crate: no large cycles, and only earlier modules in storage.
 
 use crate::modules::{graphs, name};
 use crate::report;
 use crate::shape::Allowed;
 
-/// A circle of so many files can be read as one.
+/// Maximum number of files in a cycle: a reader can take these in as one.
 const CIRCLE_FILES_MAX: usize = 4;
 
 #[test]
 fn circle_of_many_files_is_refused() {
     let mut findings = Vec::new();
-    for (room, graph) in graphs() {
+    for (krate, graph) in graphs() {
         for circle in graph.circles() {
             if circle.len() > CIRCLE_FILES_MAX {
                 let names: Vec<String> = circle.iter().map(|module| name(module)).collect();
                 let text = format!(
-                    "crates/{room}: {} files name each other: {}",
+                    "crates/{krate}: {} files name each other: {}",
                     circle.len(),
                     names.join(", ")
                 );
                 let first = names.iter().min().cloned().unwrap_or_default();
-                findings.push((format!("crates/{room}: {first}"), text));
+                findings.push((format!("crates/{krate}: {first}"), text));
             }
         }
     }
     report("circles", &Allowed::read().judge("circles", findings));
 }
 
-/// The rooms of storage. Each may use those before it and no other.
+/// The modules of storage. Each may use those before it and no others.
 const STORAGE: [&str; 31] = [
     "error",
     "sync",
@@ -62,20 +62,22 @@ const STORAGE: [&str; 31] = [
     "store",
 ];
 
-/// What looks at a folder from outside of the store that it belongs to.
+/// Offline tools, which read a data folder without its store. They may use all modules.
 const STORAGE_TOOLS: [&str; 3] = ["listing", "verify", "repair"];
 
 #[test]
-fn room_of_storage_that_uses_a_later_one_is_refused() {
+fn module_of_storage_that_uses_a_later_one_is_refused() {
     let graphs = graphs();
     let order: Vec<&str> = STORAGE.into_iter().chain(STORAGE_TOOLS).collect();
-    let place = |room: &str| order.iter().position(|known| *known == room);
+    let place = |module_name: &str| order.iter().position(|known| *known == module_name);
     let mut findings = Vec::new();
     for (module, uses) in &graphs["storage"].uses {
-        let Some(room) = module.first() else { continue };
-        let Some(at) = place(room) else {
+        let Some(module_name) = module.first() else {
+            continue;
+        };
+        let Some(at) = place(module_name) else {
             findings.push(format!(
-                "{}: a room without a place in the order",
+                "{}: a module without a place in the order",
                 name(module)
             ));
             continue;
@@ -86,5 +88,5 @@ fn room_of_storage_that_uses_a_later_one_is_refused() {
             }
         }
     }
-    report("rooms of storage", &findings);
+    report("modules of storage", &findings);
 }
