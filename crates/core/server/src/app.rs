@@ -224,8 +224,8 @@ impl ServerAppState {
         self.queries.run(active, run, deadline, job).await?
     }
 
-    /// Runs a job like [`ServerAppState::compute`], for queries that do not belong to a request. An
-    /// error contains the reason why there is no result.
+    /// Runs `job` in the query queue for a query without a request, such as that of a rule. Returns
+    /// the reason if the query was not run to its end.
     pub(crate) async fn run_queued<T: Send + 'static>(
         &self,
         active: ActiveQueries,

@@ -31,7 +31,7 @@ pub struct ListedBlock {
     pub is_late: bool,
     /// True if the block is marked as damaged.
     pub is_bad: bool,
-    /// Number of merges that its samples went through.
+    /// 1 for a block from a cut, a flush or an import, plus one for each merge.
     pub level: u32,
 }
 

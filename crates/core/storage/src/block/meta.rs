@@ -68,7 +68,7 @@ pub struct BlockMeta {
     /// True if the block contains only samples that arrived late, so that it may overlap other
     /// blocks.
     pub is_late: bool,
-    /// Number of compactions that its samples went through; 1 for a block cut from the head.
+    /// 1 for a block from a cut, a flush or an import, plus one for each merge.
     pub level: u32,
     /// Ids of the blocks of level 1 that it was compacted from, or its own id if its level is 1.
     pub sources: Vec<BlockId>,

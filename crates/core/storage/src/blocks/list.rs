@@ -41,7 +41,8 @@ pub enum BlockKind {
     /// Written from pages, or merged from blocks that include a main block. Main blocks do not
     /// overlap.
     Main,
-    /// Written from late samples or by an import. It may overlap any other block.
+    /// Written from late samples or by an import, or merged from late blocks only. It may overlap any
+    /// other block.
     Late,
 }
 
@@ -58,7 +59,7 @@ pub struct BlockEntry {
     /// Order of arrival: of two late samples at the same time, the one in the block with the lower
     /// number arrived first. All blocks of one [`BlockSet`] have the same number.
     pub sequence: u64,
-    /// Number of merges that its samples went through.
+    /// 1 for a block from a cut, a flush or an import, plus one for each merge.
     pub level: u32,
     /// Time range from the oldest to the newest sample, both inclusive.
     pub range: TimeRange,

@@ -3,13 +3,15 @@
 //! ```text
 //! windows of 2 h, 8 h, 32 h, ... of data time, aligned, up to a tenth of the retention
 //! a window before the cut with two or more main blocks    -> one main block
-//! a window with late blocks beside its main one           -> one main block, once that pays
+//! a window with a main block and late blocks               -> one main block, once that pays
+//! late blocks alone, in the largest window                 -> one late block, once that pays
 //! ```
 //!
-//! The shards of one merge count as one block: they are merged together, and their number alone is
-//! no reason for a merge. Invariants: main blocks do not overlap in time, or, for shards, in label
-//! sets. A merge never takes a late block without also taking the overlapping late blocks that
-//! arrived before it, so that the first sample to arrive still wins. Windows that end after the cut
+//! The planner treats the shards of one merge as one block: it always merges them together, and
+//! never only because there are several. Invariants: main blocks do not overlap in time, or, for
+//! shards, in label sets. If a merge takes a late block, it also takes all overlapping late blocks
+//! that arrived earlier; otherwise a later sample could win over an earlier one at the same time.
+//! Windows that end after the cut
 //! are not merged, because their main block does not exist yet.
 
 use super::list::{BlockEntry, BlockKind, BlockList, BlockSet};

@@ -1,4 +1,5 @@
-//! Retention of blocks and pages: by time and by size.
+//! Retention of blocks and pages: by time and by size. Limits and counters are in
+//! `parts/retention.rs`.
 //!
 //! ```text
 //! by time: blocks and page segments all of whose samples are too old

@@ -10,10 +10,11 @@ use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, MetricSink
 pub(crate) struct StoreMetrics {
     /// Samples stored in the head, including silently accepted duplicates.
     pub(crate) appended_samples: Counter,
-    /// Late samples that were accepted, that repeated the time of another late one, and that were
-    /// rejected because too many were in memory.
+    /// Accepted late samples.
     pub(crate) late_samples: Counter,
+    /// Late samples with the time of another late sample of the series.
     pub(crate) late_repeated: Counter,
+    /// Late samples that were rejected because too many were in memory.
     pub(crate) late_refused: Counter,
     /// Number of series that were created in the head.
     pub(crate) created_series: Counter,
@@ -36,16 +37,21 @@ pub(crate) struct StoreMetrics {
     /// Number of failures to seal some series of a group, and the number of affected groups.
     pub(crate) stuck_seals: Counter,
     pub(crate) stuck_groups: Gauge,
-    /// Blocks that were cut, failed attempts, and bytes of blocks written.
+    /// Blocks that were cut.
     pub(crate) cuts: Counter,
+    /// Failed cuts.
     pub(crate) cut_failures: Counter,
+    /// Bytes of blocks written by cuts, flushes and merges.
     pub(crate) block_bytes_written: Counter,
-    /// Late samples that were flushed to blocks, and failed attempts.
+    /// Late samples that were flushed to blocks.
     pub(crate) flushed_samples: Counter,
+    /// Failed flushes.
     pub(crate) flush_failures: Counter,
-    /// Merges of blocks, failed attempts, and samples that the current merge has left.
+    /// Completed merges of blocks.
     pub(crate) compactions: Counter,
+    /// Failed merges.
     pub(crate) compaction_failures: Counter,
+    /// Samples that the current merge has not read yet.
     pub(crate) compaction_left: Gauge,
     /// Progress of the current cut and the current merge.
     pub(crate) cutting: BlockWorkProgress,
@@ -369,7 +375,7 @@ impl StoreParts {
             ),
             (
                 "firn_storage_block_written_bytes_total",
-                "Bytes of blocks written by cuts and merges.",
+                "Bytes of blocks written by cuts, flushes and merges.",
                 counter(&m.block_bytes_written),
             ),
         ];

@@ -168,8 +168,8 @@ pub struct StoreOptions {
     /// The point at which a batch counts as durable.
     pub sync: StoreSyncMode,
     /// Retention time in milliseconds: samples older than the newest one by this much are deleted,
-    /// as are series without samples. This option and the next two can be changed with
-    /// [`crate::store::Store::set_retention`].
+    /// as are series without samples. `retention_ms`, `retention_bytes` and `retention_percent` can
+    /// be changed with [`crate::store::Store::set_retention`].
     pub retention_ms: i64,
     /// Maximum size of all files, in bytes.
     pub retention_bytes: Option<u64>,

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a change of the limits takes effect at once without a restart, and rewrites no data;
 //! only files that the store itself writes count against the size limit, so snapshots and files set
-//! aside by a repair do not.
+//! aside by a repair do not. `maintenance/retention.rs` deletes.
 
 use super::StoreParts;
 use super::head::StoreHead;
@@ -21,8 +21,9 @@ pub(crate) struct RetentionState {
     limits: ArcSwap<RetentionLimits>,
     /// Pages before this time were deleted by the size limit.
     pub(crate) pages_gone_before: AtomicI64,
-    /// Number of times that blocks were deleted by the time limit, and by the size limit.
+    /// Commits that removed blocks because of the time limit.
     pub(crate) by_time: Counter,
+    /// Commits that removed blocks or pages because of the size limit.
     pub(crate) by_size: Counter,
     /// The size limit in bytes as of the last tick; 0 means none.
     pub(crate) limit_bytes: Gauge,

@@ -72,9 +72,9 @@ pub(super) fn rewrite(
         writer.abandon()?;
         return Ok(None);
     }
-    let mut sayings = MetricMetadataSet::default();
-    none_if_damaged(block.read_metadata(None, &mut sayings))?;
-    writer.push_metadata(&sayings)?;
+    let mut metadata = MetricMetadataSet::default();
+    none_if_damaged(block.read_metadata(None, &mut metadata))?;
+    writer.push_metadata(&metadata)?;
     let written = match &meta.shard {
         Some(shard) => writer.finish_shard(shard.set, shard.number, shard.is_last),
         None => writer.finish(),

@@ -1,4 +1,6 @@
-//! Compares the store with a model of plain maps, on a simulated disk.
+//! Tests of appends, reads and limits on a simulated disk, and the helpers of all tests of the
+//! store. Random histories are compared with a model of plain maps in [`model`] (any order of time,
+//! no disk faults) and [`crashes`] (disk faults).
 
 mod any_age;
 mod backlog;

@@ -141,12 +141,12 @@ fn block_with_exemplars_equals_its_golden_files() {
 
 #[test]
 fn block_with_metadata_equals_its_golden_files() {
-    check("block-metadata", none, &sayings());
+    check("block-metadata", none, &metadata());
 }
 
 /// Returns metadata of two metrics of the block, one of which had different metadata before, and of
 /// a metric that is not in the block.
-fn sayings() -> MetricMetadataSet {
+fn metadata() -> MetricMetadataSet {
     let mut all = MetricMetadataSet::default();
     for (name, kind, help, unit, age) in [
         (
@@ -179,7 +179,7 @@ fn sayings() -> MetricMetadataSet {
 }
 
 /// Writes the block, compares it with the golden files, and reads those.
-fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &MetricMetadataSet) {
+fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, metadata: &MetricMetadataSet) {
     let sim = sim_env(1);
     let source = BlockSpec {
         id: id(),
@@ -198,7 +198,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &MetricMe
             .push_exemplars(of_series.iter().map(|(_, exemplar)| exemplar))
             .expect("the disk is sound");
     }
-    writer.push_metadata(sayings).expect("the disk is sound");
+    writer.push_metadata(metadata).expect("the disk is sound");
     let meta = writer.finish().expect("the disk is sound");
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(golden);
     for name in FILES {
@@ -215,7 +215,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &MetricMe
         assert!(written == golden, "{name} is written otherwise than it was");
         sim.disk.overwrite(&dir().join(name), &golden);
     }
-    check_read(&sim, &meta, exemplars, sayings);
+    check_read(&sim, &meta, exemplars, metadata);
     // Without `meta.json`, its content is read from the index.
     sim.disk.remove_durably(&dir().join("meta.json"));
     let block = open(&sim);
@@ -224,7 +224,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &MetricMe
         &golden.replacen("block", "block-1", 1),
         &meta,
         exemplars,
-        sayings,
+        metadata,
     );
 }
 
@@ -233,7 +233,7 @@ fn read_old(
     golden: &str,
     meta: &BlockMeta,
     exemplars: fn(u32) -> SeriesExemplars,
-    sayings: &MetricMetadataSet,
+    metadata: &MetricMetadataSet,
 ) {
     let sim = sim_env(1);
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(golden);
@@ -256,7 +256,7 @@ fn read_old(
         files: files.split_off(1),
         ..meta.clone()
     };
-    check_read(&sim, &meta, exemplars, sayings);
+    check_read(&sim, &meta, exemplars, metadata);
     // Without `meta.json`, its content is reconstructed from the index and the pages.
     sim.disk.remove_durably(&dir().join("meta.json"));
     let meta = BlockMeta {
@@ -267,7 +267,7 @@ fn read_old(
         histograms: 0,
         ..meta
     };
-    check_read(&sim, &meta, exemplars, sayings);
+    check_read(&sim, &meta, exemplars, metadata);
 }
 
 fn open(sim: &SimEnv) -> Block {
@@ -280,7 +280,7 @@ fn check_read(
     sim: &SimEnv,
     meta: &BlockMeta,
     exemplars: fn(u32) -> SeriesExemplars,
-    sayings: &MetricMetadataSet,
+    metadata: &MetricMetadataSet,
 ) {
     let block = open(sim);
     assert_eq!(block.meta(), meta);
@@ -306,7 +306,7 @@ fn check_read(
         let pushed: Vec<_> = pushed.iter().map(|(_, e)| format!("{e:?}")).collect();
         assert_eq!(found, pushed);
     }
-    check_sayings(&block, sayings);
+    check_metadata(&block, metadata);
     let mut faults = 0;
     block.verify(&mut |fault| {
         assert!(fault.is_recovered, "{fault:?}");
@@ -316,10 +316,10 @@ fn check_read(
     assert_eq!(faults, usize::from(!is_whole));
 }
 
-fn check_sayings(block: &Block, sayings: &MetricMetadataSet) {
+fn check_metadata(block: &Block, metadata: &MetricMetadataSet) {
     let mut found = MetricMetadataSet::default();
     let read = block.read_metadata(None, &mut found);
     read.expect("the golden block is sound");
-    let wanted = sayings.newest().filter(|said| said.name != "missing");
+    let wanted = metadata.newest().filter(|said| said.name != "missing");
     assert!(found.newest().eq(wanted), "{found:?}");
 }

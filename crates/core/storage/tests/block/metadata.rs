@@ -17,7 +17,7 @@ use std::sync::Arc;
 type Model = BTreeMap<String, (MetricType, String, String)>;
 
 /// Writes a block with these series.
-fn write(series: &[String], sayings: &MetricMetadataSet) -> SimEnv {
+fn write(series: &[String], metadata: &MetricMetadataSet) -> SimEnv {
     let sim = sim_env(1);
     let mut writer = BlockWriter::create(&sim.env, &dir(), source()).expect("the disk is sound");
     let named = |name: &String| Labels::from_pairs([("__name__", name.as_str()), ("job", "x")]);
@@ -33,7 +33,7 @@ fn write(series: &[String], sayings: &MetricMetadataSet) -> SimEnv {
         let pushed = writer.push(labels.as_ref(), &columns);
         pushed.expect("the disk is sound");
     }
-    writer.push_metadata(sayings).expect("the disk is sound");
+    writer.push_metadata(metadata).expect("the disk is sound");
     writer.finish().expect("the disk is sound");
     sim
 }
@@ -44,13 +44,13 @@ fn open(sim: &SimEnv) -> Result<Block, StorageError> {
 
 /// Reads the metadata of a block, of all metrics or of one.
 fn said(block: &Block, metric: Option<&str>) -> Result<Model, StorageError> {
-    let mut sayings = MetricMetadataSet::default();
-    block.read_metadata(metric, &mut sayings)?;
-    Ok(model(&sayings))
+    let mut metadata = MetricMetadataSet::default();
+    block.read_metadata(metric, &mut metadata)?;
+    Ok(model(&metadata))
 }
 
-fn model(sayings: &MetricMetadataSet) -> Model {
-    let all = sayings.newest();
+fn model(metadata: &MetricMetadataSet) -> Model {
+    let all = metadata.newest();
     let owned = all.map(|m| {
         let text = (m.kind, m.help.to_owned(), m.unit.to_owned());
         (m.name.to_owned(), text)
@@ -72,7 +72,7 @@ fn random_text(rng: &SimRng) -> (MetricType, String, String) {
 fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
     for seed in seeds::seeds(30) {
         let rng = SimRng::new(seed);
-        let (mut sayings, mut series, mut wanted) =
+        let (mut metadata, mut series, mut wanted) =
             (MetricMetadataSet::default(), Vec::new(), Model::new());
         for i in 0..rng.next_below(if rng.one_in(8) { 2_000 } else { 40 }) {
             let name = format!("metric_{i}");
@@ -90,7 +90,7 @@ fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
                     help: &help,
                     unit: &unit,
                 };
-                sayings.add(TimeRange::new(last - 10, last), text);
+                metadata.add(TimeRange::new(last - 10, last), text);
                 if newest.as_ref().is_none_or(|(time, _)| *time < last) {
                     newest = Some((last, (kind, help, unit)));
                 }
@@ -98,7 +98,7 @@ fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
             wanted.extend(newest.filter(|_| is_there).map(|(_, text)| (name, text)));
         }
         series.push("other".into());
-        let sim = write(&series, &sayings);
+        let sim = write(&series, &metadata);
         let block = open(&sim).expect("the block is sound");
         assert_eq!(block.metadata_count(), wanted.len() as u64, "seed {seed}");
         let found = said(&block, None).expect("the block is sound");
@@ -116,7 +116,7 @@ fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
 }
 
 #[test]
-fn sayings_joined_in_any_order_are_the_same_and_keep_when_each_was_said() {
+fn metadata_joined_in_any_order_is_the_same_and_keeps_its_times() {
     let texts = [("A.", 1, 3), ("B.", 5, 6), ("A.", 9, 9), ("C.", 2, 2)];
     let add = |all: &mut MetricMetadataSet, (help, first, last): (&str, i64, i64)| {
         let text = MetricMetadata {
@@ -147,7 +147,7 @@ fn sayings_joined_in_any_order_are_the_same_and_keep_when_each_was_said() {
 }
 
 #[test]
-fn sayings_that_are_too_long_or_too_many_are_left_out() {
+fn metadata_that_is_too_long_or_too_much_is_left_out() {
     let mut all = MetricMetadataSet::default();
     fn text<'a>(name: &'a str, help: &'a str) -> MetricMetadata<'a> {
         MetricMetadata {
@@ -186,11 +186,11 @@ fn metadata_with_any_one_byte_of_the_index_flipped_is_found_or_the_place_is_name
             unit: "",
         });
     }
-    let sayings = MetricMetadataSet::from_batch(TimeRange::new(1, 2), &batch);
-    let sim = write(&["a_total".into(), "up".into()], &sayings);
+    let metadata = MetricMetadataSet::from_batch(TimeRange::new(1, 2), &batch);
+    let sim = write(&["a_total".into(), "up".into()], &metadata);
     let paths = ["index", "index.copy"].map(|name| dir().join(name));
     let sound = sim.disk.contents(&paths[0]).expect("it was written");
-    let wanted = model(&sayings);
+    let wanted = model(&metadata);
     let mut errors = 0;
     for at in 0..sound.len() {
         let mut bytes = sound.clone();

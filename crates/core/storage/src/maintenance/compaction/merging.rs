@@ -40,7 +40,7 @@ struct MergeInput {
     block: Arc<Block>,
     next: u32,
     labels: LabelsReader,
-    /// The labels of the series from `peek_labels` on that were read ahead.
+    /// Labels of the following series, read in advance. `peek_labels` returns the first.
     ahead: LabelsReadAhead,
     /// The tombstones at the start of the merge.
     deleted: Option<Arc<DeletedRuns>>,
@@ -102,11 +102,11 @@ pub(super) struct MergeJob {
     columns: SampleColumns,
     exemplars: SeriesExemplars,
     /// The metric metadata of all inputs.
-    sayings: MetricMetadataSet,
-    /// The first labels in block order among the next series of all inputs, and the inputs whose
-    /// next series has them.
-    least: Vec<u8>,
-    having: Vec<usize>,
+    metadata: MetricMetadataSet,
+    /// Labels of the series to merge next: the first in block order.
+    next_labels: Vec<u8>,
+    /// Indexes of the inputs that contain this series.
+    next_inputs: Vec<usize>,
     /// Number of samples of all inputs.
     pub(super) samples_in: u64,
     /// Number of samples read so far.
@@ -153,9 +153,9 @@ impl MergeJob {
                 deleted: tombstones.of_block(entry.id).cloned(),
             });
         }
-        let mut sayings = MetricMetadataSet::default();
+        let mut metadata = MetricMetadataSet::default();
         for MergeInput { entry, block, .. } in &inputs {
-            let read = block.read_metadata(None, &mut sayings);
+            let read = block.read_metadata(None, &mut metadata);
             read.map_err(|error| MergeFailure::from_input(entry, error))?;
         }
         let mut sources: Vec<_> = inputs
@@ -171,7 +171,7 @@ impl MergeJob {
             sources,
             range: Some(merge.range),
         };
-        // A merge that failed at its commit had the same block ids, also for its shards.
+        // An earlier attempt whose commit failed may have left folders with these ids.
         let created = blocks
             .prepare_block_dir(source.id)
             .and_then(|dir| BlockWriter::create(env, &dir, source.clone()));
@@ -192,9 +192,9 @@ impl MergeJob {
             duplicates: options.duplicates,
             columns: SampleColumns::default(),
             exemplars: SeriesExemplars::default(),
-            sayings,
-            least: Vec::new(),
-            having: Vec::new(),
+            metadata,
+            next_labels: Vec::new(),
+            next_inputs: Vec::new(),
         })
     }
 }
@@ -225,7 +225,7 @@ impl MergeJob {
             blocks.iter().map(|block| block.reader()).collect();
         while self.samples_done < enough {
             self.find_next_series()?;
-            if self.having.is_empty() {
+            if self.next_inputs.is_empty() {
                 return Ok(true);
             }
             self.merge_series(&mut readers)?;
@@ -236,7 +236,7 @@ impl MergeJob {
     /// Finds the first labels in block order among the next series of all inputs, and the inputs
     /// that have them. `having` is empty at the end.
     fn find_next_series(&mut self) -> Result<(), MergeFailure> {
-        let (least, having) = (&mut self.least, &mut self.having);
+        let (least, having) = (&mut self.next_labels, &mut self.next_inputs);
         having.clear();
         for (at, input) in self.inputs.iter_mut().enumerate() {
             if let Err(error) = input.read_labels() {
@@ -271,7 +271,7 @@ impl MergeJob {
         let columns = &mut self.columns;
         columns.clear();
         let mut has_deleted = false;
-        for at in &self.having {
+        for at in &self.next_inputs {
             let (input, reader) = (&mut self.inputs[*at], &mut readers[*at]);
             let before = columns.times.len();
             let read = reader.read(input.next, TimeRange::ALL, columns);
@@ -314,7 +314,7 @@ impl MergeJob {
         if is_full && self.writer.series_count() > 0 {
             self.begin_shard()?;
         }
-        let labels = LabelsRef::from_canonical(&self.least);
+        let labels = LabelsRef::from_canonical(&self.next_labels);
         self.writer.push(labels, &self.columns)?;
         let exemplars = self.exemplars.iter().map(|(_, exemplar)| exemplar);
         self.writer.push_exemplars(exemplars)?;
@@ -333,7 +333,7 @@ impl MergeJob {
         let mut next = BlockWriter::create(&self.env, &dir, source)?;
         next.expect_exemplars(count_exemplars(&self.inputs));
         let mut full = std::mem::replace(&mut self.writer, next);
-        full.push_metadata(&self.sayings)?;
+        full.push_metadata(&self.metadata)?;
         let set = self.source.id;
         self.written.push(full.finish_shard(set, number, false)?);
         Ok(())
@@ -345,7 +345,7 @@ impl MergeJob {
         if self.writer.series_count() == 0 {
             self.writer.abandon()?;
         } else {
-            self.writer.push_metadata(&self.sayings)?;
+            self.writer.push_metadata(&self.metadata)?;
             self.written.push(match number {
                 0 => self.writer.finish()?,
                 _ => self.writer.finish_shard(self.source.id, number, true)?,
@@ -376,8 +376,9 @@ impl MergeJob {
     }
 }
 
-/// Panics unless the output blocks contain the series of all inputs except the `deleted` ones, and
-/// at most the `read` samples of these: the commit removes the inputs.
+/// Panics if a series of an input, except for the `deleted` ones, is missing in the output, or if
+/// the output has more samples than the merge read. The commit deletes the inputs, so an error here
+/// would lose data.
 fn assert_complete(inputs: &[MergeInput], written: &[BlockMeta], read: u64, deleted: u64) {
     let (mut most, mut all) = (0, 0);
     for input in inputs {

@@ -652,9 +652,9 @@ fn metadata_of_shards_is_said_by_each_of_its_own_metrics() {
     let has_shard = |open: &Arc<crate::blocks::OpenBlock>| open.block.meta().shard.is_some();
     assert!(view.blocks.iter().any(has_shard));
     for open in &view.blocks {
-        let (names, mut sayings) = (open.block.series_count(), MetricMetadataSet::default());
-        open.block.read_metadata(None, &mut sayings).unwrap();
-        assert_eq!(sayings.newest().count(), names as usize);
+        let (names, mut metadata) = (open.block.series_count(), MetricMetadataSet::default());
+        open.block.read_metadata(None, &mut metadata).unwrap();
+        assert_eq!(metadata.newest().count(), names as usize);
     }
     assert_eq!(said(churn.store(), Some("short0")).len(), 1);
 }

@@ -264,7 +264,8 @@ impl World {
             AppendBounds::up_to(time_max)
         };
         let fills_in = bounds.late == LateSamplePolicy::OfAnyAge;
-        // A cut may be further ahead: the newest sample at that time need not have been durable.
+        // The floor of the store may be above the limit of the model: a crash may have lost the
+        // sample that triggered the cut.
         let floor = self.store().parts.head.floor.load(Ordering::Relaxed);
         let cut_max = self
             .newest_ever
