@@ -39,7 +39,8 @@ impl Cluster {
 
     fn start(&self, node: &str) -> Server {
         let [flag, config] = self.flags(node, ", partitions: 3");
-        Server::start(&self.data(node), &[&flag, &config])
+        let admin = "--web.enable-admin-api";
+        Server::start(&self.data(node), &[&flag, &config, admin])
     }
 
     fn refusal(&self, node: &str, keys: &str) -> String {
@@ -102,8 +103,25 @@ fn node_scrapes_itself_under_its_name_and_exports_metrics_of_its_log() {
     ] {
         assert!(metrics.contains(name), "{name} is missing");
     }
-    let snapshot = http.post("/api/v1/admin/tsdb/snapshot", &[]);
-    assert_ne!(snapshot.status, 200, "{}", snapshot.body);
+}
+
+#[test]
+fn snapshots_and_deletes_are_rejected_by_a_node_of_several_partitions() {
+    let cluster = Cluster::new();
+    let server = cluster.start("a");
+    let http = server.http();
+    assert_eq!(write(&http, "kept"), 204);
+    let reject = |route: &str, form: &[(&str, &str)], status: u16, error: &str| {
+        let answer = http.post(&format!("/api/v1/admin/tsdb/{route}"), form);
+        assert_eq!(answer.status, status, "{route}: {}", answer.body);
+        assert_eq!(answer.json()["error"], error, "{route}");
+    };
+    let snapshots = "create snapshot: snapshots of several partitions are not supported";
+    reject("snapshot", &[], 500, snapshots);
+    let deletes = "deletes are not supported in a cluster";
+    reject("delete_series", &[("match[]", "kept")], 422, deletes);
+    reject("clean_tombstones", &[], 422, deletes);
+    assert_eq!(http.query("count(kept)", now_ms())[0]["value"][1], "1");
 }
 
 #[test]

@@ -502,3 +502,26 @@ fn delete_during_a_merge_or_a_cut_hides_the_samples_of_its_block() {
         assert!(found, "{work:?}");
     }
 }
+
+/// Returns whether deleted samples are visible again after a power loss on one of several disks.
+fn deleted_samples_return_after_a_power_loss() -> bool {
+    (0..16).any(|seed| {
+        let sim = sim::sim_env(seed);
+        let store = open(&sim, small());
+        let samples = [(0, 1.0), (MINUTE, 2.0)];
+        append(&store, &batch(&[("a", &samples)]), ALWAYS);
+        delete(&store, "a", TimeRange::ALL);
+        drop(store);
+        sim.disk.crash();
+        let store = open(&sim, small());
+        let left = select(&store, &[by_name("a")], TimeRange::ALL);
+        !contents_of(&*left).is_empty()
+    })
+}
+
+#[test]
+fn delete_survives_a_power_loss() {
+    assert!(!deleted_samples_return_after_a_power_loss());
+    let flaw = StoreFlaw::SkipsTombstoneSync;
+    assert!(with_flaw(flaw, deleted_samples_return_after_a_power_loss));
+}
