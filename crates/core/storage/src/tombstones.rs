@@ -31,6 +31,15 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// How precisely a selection omits series without a sample that is not deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeletedSeriesCheck {
+    /// By the times of whole sources: a few series may have no sample.
+    BySource,
+    /// By their samples.
+    BySample,
+}
+
 /// Tombstones of late samples in log records that are in no block yet, from one delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LateTombstones {

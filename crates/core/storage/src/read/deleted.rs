@@ -9,7 +9,9 @@ use super::{HeadSelection, StoreReader};
 use crate::blocks::OpenBlock;
 use crate::chunk::SampleColumns;
 use crate::head::copies::SeriesCopy;
-use crate::tombstones::{DeletedRuns, StoreTombstones, hide_deleted, is_covered};
+use crate::tombstones::{
+    DeletedRuns, DeletedSeriesCheck, StoreTombstones, hide_deleted, is_covered,
+};
 use firn_model::budget::Reservation;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::Error;
@@ -18,15 +20,6 @@ use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{SelectRequest, Selection};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// How precisely a selection omits series without a sample that is not deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DeletedSeriesCheck {
-    /// By the times of whole sources: a few series may have no sample.
-    BySource,
-    /// By their samples.
-    BySample,
-}
 
 impl HeadSelection {
     /// Applies the tombstones of the view of the selection, and omits series whose in-order samples

@@ -11,14 +11,14 @@ mod labels;
 mod pairs;
 mod series;
 
-use super::deleted::{DeletedSeriesCheck, retain_left_series};
+use super::deleted::retain_left_series;
 use super::{HeadSelection, OpenPageGroup, SeriesReadScratch, StoreReader};
 use crate::block::BlockColumnReader;
 use crate::blocks::{BlockKind, BlocksView, OpenBlock};
 use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::error::StorageError;
 use crate::sync::lock;
-use crate::tombstones::hide_deleted;
+use crate::tombstones::{DeletedSeriesCheck, hide_deleted};
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
