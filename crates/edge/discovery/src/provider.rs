@@ -47,8 +47,8 @@ impl DiscoveryProvider {
         }
     }
 
-    /// Returns the provider with entries that are printed in the order of their keys, with defaults.
-    /// The default of each row must equal the one in the reader.
+    /// Returns the provider with entries that are printed in the order of their keys, with
+    /// defaults. The default of each row must equal the one in the reader.
     pub(crate) const fn printed_with_defaults(self) -> Self {
         Self {
             key: self.key.printed(KeyPrinting::IfSet),

@@ -37,8 +37,8 @@ pub enum ConfigValueShape {
     Bool,
     /// An integer, which may be negative.
     Integer,
-    /// A number that becomes an unsigned integer. As in Go, the fraction is truncated: `1.5` is 1 and
-    /// `-1.5` is 0. A whole number must not be negative.
+    /// A number that becomes an unsigned integer. As in Go, the fraction is truncated: `1.5` is 1
+    /// and `-1.5` is 0. A whole number must not be negative.
     Count,
     /// An unsigned integer without a fraction, for keys that Prometheus does not have.
     WholeCount,

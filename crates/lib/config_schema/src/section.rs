@@ -1,8 +1,9 @@
 //! A section of a config, read by the rows of its keys.
 //!
-//! Invariant: a reader can read only keys in the table of the section. A missing key has the default
-//! of its row, so readers contain no defaults, and printed defaults are the effective ones. Entries
-//! of discoveries are an exception: their readers contain the defaults. The tree must have passed [`walk`](crate::schema::walk).
+//! Invariant: a reader can read only keys in the table of the section. A missing key has the
+//! default of its row, so readers contain no defaults, and printed defaults are the effective ones.
+//! Entries of discoveries are an exception: their readers contain the defaults. The tree must have
+//! passed [`walk`](crate::schema::walk).
 
 use crate::read;
 use crate::schema::{ConfigKey, ConfigValueShape, KeyGroups};

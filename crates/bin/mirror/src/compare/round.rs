@@ -33,7 +33,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of points that a comparison requests in a range query. Prometheus allows one more.
+/// Maximum number of points that a comparison requests in a range query. Prometheus allows one
+/// more.
 const POINTS_MAX: i64 = 11_000;
 
 /// Number of times that the baseline is queried to detect answers that vary. Where they depend on

@@ -11,8 +11,8 @@ pub(crate) use crate::admission::active::ActiveQueryRange;
 /// enters the queue.
 #[derive(Debug)]
 pub(crate) struct RequestedQuery {
-    /// Label of the [`ServerEndpoint`](crate::metrics::ServerEndpoint), or `rule` for the query of a
-    /// rule.
+    /// Label of the [`ServerEndpoint`](crate::metrics::ServerEndpoint), or `rule` for the query of
+    /// a rule.
     pub(crate) handler: &'static str,
     pub(crate) tenant: TenantId,
     /// Line of the queue in which the query waits.

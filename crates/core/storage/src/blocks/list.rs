@@ -41,8 +41,8 @@ pub enum BlockKind {
     /// Written from pages, or merged from blocks that include a main block. Main blocks do not
     /// overlap.
     Main,
-    /// Written from late samples or by an import, or merged from late blocks only. It may overlap any
-    /// other block.
+    /// Written from late samples or by an import, or merged from late blocks only. It may overlap
+    /// any other block.
     Late,
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Access and aggregation have readers of their own.
 //!
-//! A new key needs a row in [`KEYS`], a field of [`Config`](crate::config::Config) and a line in its
-//! `read`. If a reload does not apply it, it also needs a line in `list_restart_keys`; if an agent
-//! or a cluster cannot use it, one in `refuse_in_agents` or `refuse_in_clusters`. Values for the store
-//! pass through `store_settings.rs` of the binary, values for queries through
+//! A new key needs a row in [`KEYS`], a field of [`Config`](crate::config::Config) and a line in
+//! its `read`. If a reload does not apply it, it also needs a line in `list_restart_keys`; if an
+//! agent or a cluster cannot use it, one in `refuse_in_agents` or `refuse_in_clusters`. Values for
+//! the store pass through `store_settings.rs` of the binary, values for queries through
 //! `QuerySettings` of the server.
 
 use super::{access, aggregation, cluster};

@@ -1,7 +1,10 @@
 //! The metrics of several stores, joined to those of one.
 //!
 //! Counters, histograms and gauges of amounts are added. Gauges of states and limits are joined by
-//! the maximum ([`MAXIMA`]), and the oldest exemplar by the minimum. Invariant: all metrics with one name follow one another, in the order in which the first store reports them.
+//! the maximum ([`MAXIMA`]), and the oldest exemplar by the minimum.
+//!
+//! Invariant: all metrics with one name follow one another, in the order in which the first store
+//! reports them.
 
 use firn_model::metrics::{DurationHistogram, MetricSink, MetricValue};
 
