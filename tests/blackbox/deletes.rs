@@ -1,5 +1,5 @@
-//! Deletes over HTTP: parameters and errors, what disappears and for how long, later samples, and
-//! the space that comes back.
+//! Deletes over HTTP: parameters and errors, deleted samples after a kill and a cleanup, samples
+//! written after a delete, and the freed space.
 
 use crate::harness::choices::Choices;
 use crate::harness::http::{Answer, Http};

@@ -1,6 +1,6 @@
 //! A store whose look-ups and reads are counted in the query that makes them.
 //!
-//! The duration of look-ups is what Prometheus calls the preparation time of a query.
+//! The duration of look-ups is the preparation time in Prometheus's query statistics.
 
 use crate::admission::run::{QueryPhase, QueryRun};
 use firn_model::budget::Reservation;

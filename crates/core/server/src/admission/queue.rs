@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A client is a tenant. Without tenants it is the source address of the connection, for IPv6 its
-//! first 64 bits, which are assigned to one client. All clients behind one proxy share one
-//! line, and all rules share another.
+//! first 64 bits, which are assigned to one client. All clients behind one proxy share one line,
+//! and all rules share another.
 //!
 //! Invariants: a place has at most one holder; no query waits while a place is free; a client with
 //! one query waits for at most one query of each other client, however many those have queued. The

@@ -278,10 +278,10 @@ struct SeriesSelector {
 }
 
 impl SeriesSelector {
-    /// Calls `ask` with a request for the series.
+    /// Calls `find` with a request for the series.
     fn look_up<T>(
         &self,
-        ask: impl FnOnce(&WatchedStore, SelectRequest<'_>) -> Result<T, Error>,
+        find: impl FnOnce(&WatchedStore, SelectRequest<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let request = SelectRequest {
             tenant: &self.tenant,
@@ -293,7 +293,7 @@ impl SeriesSelector {
             series: &SeriesLimit::unlimited(),
             span: None,
         };
-        ask(&self.store, request)
+        find(&self.store, request)
     }
 }
 

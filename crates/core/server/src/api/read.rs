@@ -7,6 +7,7 @@
 //!
 //! Invariant: a stream holds its selections, the piece being written and a few queued pieces. A
 //! client that does not read delays only its own request.
+
 use super::call::{ApiCall, not_ready};
 use super::refusals::{QueryLanguage, check_ranges, check_texts};
 use crate::admission::run::{ENDED, QueryPhase, QueryRun};
@@ -179,8 +180,8 @@ async fn read_request(app: &ServerApp, body: Body) -> Result<ReadRequest, ApiFai
     decoded.map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
 }
 
-/// Returns the query as a selector in PromQL's syntax, for the record of active queries
-/// and for `firn.blocked_queries`, in the same form as Mimir.
+/// Returns the query as a selector in PromQL's syntax, for the record of active queries and for
+/// `firn.blocked_queries`, in the same form as Mimir.
 fn format_selector(query: &ReadQuery) -> String {
     let matchers: Vec<_> = query.matchers.iter().map(Matcher::to_string).collect();
     format!("{{{}}}", matchers.join(","))

@@ -175,7 +175,7 @@ impl SearchParameters {
                 .score(&String::from_utf8_lossy(texts.get(index)))?;
             Some(SearchHit { index, score })
         };
-        // After a cancellation nothing matches, and the error is returned below.
+        // After a cancellation nothing matches; the check below returns the error.
         let hits = (0..texts.len()).filter(|_| cancel.reason().is_none());
         let hits = hits.filter_map(score);
         let wanted = self.limit.saturating_add(1);

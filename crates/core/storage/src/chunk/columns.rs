@@ -50,7 +50,7 @@ impl SampleColumns {
         self.histograms.truncate(kept);
     }
 
-    /// Removes the samples from index `from` on whose time `is_removed` is true for.
+    /// Removes the samples at index `from` and later for whose time `is_removed` returns true.
     pub(crate) fn remove_from(&mut self, from: usize, is_removed: impl Fn(TimestampMs) -> bool) {
         let Some(first) = self.times[from..].iter().position(|time| is_removed(*time)) else {
             return;

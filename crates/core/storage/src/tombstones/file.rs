@@ -69,8 +69,8 @@ fn push_runs(out: &mut Vec<u8>, runs: &DeletedRuns) {
     }
 }
 
-/// Returns the set in the bytes of a file, or an error if any byte differs from what
-/// [`encode`] wrote.
+/// Returns the set in the bytes of a file, or an error if a byte differs from the output of
+/// [`encode`].
 pub(crate) fn decode(bytes: &[u8]) -> Result<StoreTombstones, DecodeError> {
     let length = bytes.len().checked_sub(4).filter(|n| n + 4 >= FRAME_BYTES);
     let (body, sum) = bytes.split_at(length.ok_or(DecodeError("the file is too short"))?);

@@ -320,6 +320,6 @@ fn check_metadata(block: &Block, metadata: &MetricMetadataSet) {
     let mut found = MetricMetadataSet::default();
     let read = block.read_metadata(None, &mut found);
     read.expect("the golden block is sound");
-    let wanted = metadata.newest().filter(|said| said.name != "missing");
+    let wanted = metadata.newest().filter(|entry| entry.name != "missing");
     assert!(found.newest().eq(wanted), "{found:?}");
 }

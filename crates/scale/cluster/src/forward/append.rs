@@ -266,7 +266,7 @@ enum ForwardTarget {
     Own,
     /// The node at this address.
     Peer(String),
-    /// No known node.
+    /// No live node leads the partitions.
     Unled,
 }
 

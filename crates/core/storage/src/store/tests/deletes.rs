@@ -1,5 +1,5 @@
-//! Deletes in a working store: what is hidden and for how long, in head, pages, late samples and
-//! blocks, what is stored afterwards, and the space that comes back.
+//! Deletes in a working store: the hidden samples of head, pages, late samples and blocks through
+//! restarts, cuts and merges; samples stored after a delete; the freed space.
 
 use super::*;
 use crate::blocks::BlockKind;

@@ -360,7 +360,7 @@ impl World {
             self.options.late_window_ms > 0 || bounds.late == LateSamplePolicy::OfAnyAge;
         let is_deleted = taken.is_some_and(|s| s.deleted.contains(&time));
         let rejection = match known {
-            // A deleted sample is not known any more.
+            // After a delete, the same sample is a new one.
             Some((last, same)) if *last == time && *same == value && is_deleted && takes_late => {
                 Some(SampleRejection::OutOfOrder)
             }
