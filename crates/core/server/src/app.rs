@@ -200,7 +200,7 @@ impl ServerAppState {
         let id = id
             .to_str()
             .map_err(|_| ApiFailure::bad_data("tenant id contains an unsupported character"))?;
-        TenantId::new(id).map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
+        TenantId::new(id).map_err(ApiFailure::request)
     }
 
     /// Registers a query, which starts now, with a memory budget of its own.

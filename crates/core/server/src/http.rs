@@ -10,6 +10,7 @@
 //! one place.
 
 pub(crate) mod accept;
+pub(crate) mod blocking;
 pub(crate) mod body;
 pub(crate) mod channel;
 pub(crate) mod connection;

@@ -5,12 +5,12 @@ use super::call::ApiCall;
 use super::origin;
 use super::status::ok_response;
 use crate::app::ServerApp;
+use crate::http::blocking::run_blocking;
 use crate::http::failure::{ApiFailure, FailureCause};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use firn_model::error::ErrorKind;
 use serde_json::json;
-use tokio::task::spawn_blocking;
 
 /// Rejects the request if the admin API is disabled, or if a page of another origin sent it. Called
 /// before the parameters are read.
@@ -26,9 +26,7 @@ pub(crate) fn admit(app: &ServerApp, headers: &HeaderMap) -> Result<(), ApiFailu
 pub(crate) async fn snapshot(call: ApiCall) -> Result<Response, ApiFailure> {
     let skips_head = call.form.flag("skip_head")?;
     let snapshot = call.backend.snapshot.clone();
-    let made = spawn_blocking(move || snapshot(skips_head)).await;
-    let made = made.map_err(|_| ApiFailure::internal("the request failed: see the log"))?;
-    match made {
+    match run_blocking(move || snapshot(skips_head)).await? {
         Ok(name) => ok_response(&call, &json!({ "name": name })),
         Err(e) => Err(ApiFailure::internal(format!(
             "create snapshot: {}",

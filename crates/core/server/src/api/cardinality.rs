@@ -16,7 +16,7 @@ use crate::watched::WatchedStore;
 use axum::extract::Request;
 use axum::response::Response;
 use firn_model::budget::Reservation;
-use firn_model::columns::SeriesBatch;
+use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
@@ -42,8 +42,8 @@ const ACTIVE_MS: i64 = 20 * 60_000;
 /// Number of series whose newest samples are read at once.
 const SERIES_PER_READ: usize = 1024;
 
-/// Memory of a value and its count in a list, in bytes, beside its text.
-const VALUE_BYTES: usize = 2 * size_of::<LabelValueDocument>() + size_of::<u64>();
+/// Memory of a value in a list, in bytes, beside its text.
+const VALUE_BYTES: usize = 2 * size_of::<LabelValueDocument>();
 
 /// Parameters of a request.
 struct CardinalityRequest {
@@ -128,7 +128,7 @@ pub(crate) async fn label_names(app: ServerApp, request: Request) -> Response {
     respond(&app, request, ServerEndpoint::Labels, |series, request| {
         let mut labels = Vec::new();
         for name in series.names()? {
-            let label_values_count = series.values(&name)?.len();
+            let label_values_count = series.count_values(&name)?;
             if label_values_count > 0 {
                 labels.push(LabelNameDocument {
                     label_name: name,
@@ -335,29 +335,61 @@ impl CountedSeries {
         names.map_err(ApiFailure::execution)
     }
 
-    /// Returns the values of one label with their numbers of series.
-    fn values(&mut self, name: &str) -> Result<Vec<LabelValueDocument>, ApiFailure> {
-        let held = self.memory.bytes();
-        let values = self.count(name).map_err(ApiFailure::execution);
-        self.memory.shrink_to(held);
-        values
+    /// Returns the number of values of one label.
+    fn count_values(&mut self, name: &str) -> Result<usize, ApiFailure> {
+        self.read_column(name, |column, _| Ok(column.values().count()))
     }
 
-    fn count(&mut self, name: &str) -> Result<Vec<LabelValueDocument>, Error> {
+    /// Returns the values of one label with their numbers of series.
+    fn values(&mut self, name: &str) -> Result<Vec<LabelValueDocument>, ApiFailure> {
+        self.read_column(name, |column, memory| {
+            let texts = column.values().map(|(value, _)| VALUE_BYTES + value.len());
+            memory.grow(texts.sum())?;
+            let document = |(value, series_count): (&[u8], u64)| LabelValueDocument {
+                label_value: String::from_utf8_lossy(value).into_owned(),
+                series_count,
+            };
+            Ok(column.values().map(document).collect())
+        })
+    }
+
+    /// Calls `read` with the column of a label, whose memory and that of the result is reserved in
+    /// the meantime.
+    fn read_column<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&CountedColumn, &mut Reservation) -> Result<T, Error>,
+    ) -> Result<T, ApiFailure> {
+        let held = self.memory.bytes();
+        let column = self.count_series(name);
+        let outcome = column.and_then(|column| read(&column, &mut self.memory));
+        self.memory.shrink_to(held);
+        outcome.map_err(ApiFailure::execution)
+    }
+
+    fn count_series(&mut self, name: &str) -> Result<CountedColumn, Error> {
         let (cancel, memory) = (self.select.run.cancel(), &mut self.memory);
         let column = self.selection.label_column(name, cancel, memory)?;
-        let texts = column.values.iter().map(|value| VALUE_BYTES + value.len());
-        memory.grow(texts.sum())?;
+        memory.grow(column.values.len() * size_of::<u64>())?;
         let mut counts = vec![0; column.values.len()];
         for index in &self.indexes {
             counts[column.ids[*index] as usize] += 1;
         }
-        let counted = column.values.iter().zip(counts);
-        let counted = counted.filter(|(value, count)| *count > 0 && !value.is_empty());
-        let document = |(value, series_count): (&Arc<[u8]>, u64)| LabelValueDocument {
-            label_value: String::from_utf8_lossy(value).into_owned(),
-            series_count,
-        };
-        Ok(counted.map(document).collect())
+        Ok(CountedColumn { column, counts })
+    }
+}
+
+/// A label of the selected series, with the number of counted series of each value.
+struct CountedColumn {
+    column: LabelColumn,
+    counts: Vec<u64>,
+}
+
+impl CountedColumn {
+    /// Returns the values of counted series with their numbers of series, without the empty value.
+    fn values(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let values = self.column.values.iter().map(|value| &**value);
+        let counted = values.zip(self.counts.iter().copied());
+        counted.filter(|(value, count)| *count > 0 && !value.is_empty())
     }
 }

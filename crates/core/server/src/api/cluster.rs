@@ -5,14 +5,13 @@
 
 use super::status::json_document;
 use crate::app::ServerApp;
-use crate::http::failure::ApiFailure;
+use crate::http::blocking::run_blocking;
 use crate::http::produce::{ResponseEncoding, respond};
 use axum::extract::Request;
 use axum::response::Response;
 use firn_model::cluster_status::{ClusterStatus, MemberStatus, PartitionStatus};
 use firn_model::sample::TimestampMs;
 use serde::Serialize;
-use tokio::task::spawn_blocking;
 
 /// Returns the state of the cluster, or `"enabled": false` on a single server.
 pub(crate) async fn cluster(app: ServerApp, request: Request) -> Response {
@@ -20,11 +19,10 @@ pub(crate) async fn cluster(app: ServerApp, request: Request) -> Response {
     let time = app.parts.env.clock.now_ms();
     let text = match app.parts.cluster.as_ref().map(|c| c.status.clone()) {
         None => json_document(&SingleDocument { enabled: false }),
-        Some(status) => match spawn_blocking(move || status()).await {
-            Ok(status) => json_document(&ClusterDocument::new(status, time)),
-            // The panic of the thread was logged by its hook.
-            Err(_) => Err(ApiFailure::internal("the request failed: see the log")),
-        },
+        Some(status) => {
+            let status = run_blocking(move || status()).await;
+            status.and_then(|status| json_document(&ClusterDocument::new(status, time)))
+        }
     };
     match text {
         Ok(text) => respond(text, "application/json", encoding),

@@ -13,6 +13,7 @@ use crate::admission::run::QueryRun;
 use crate::app::ServerApp;
 use crate::asking::QuerySession;
 use crate::files::{self, media, reason};
+use crate::http::blocking::run_blocking;
 use crate::http::failure::{ApiFailure, FailureCause};
 use crate::http::produce::RenderedText;
 use crate::metrics::ServerEndpoint;
@@ -29,7 +30,6 @@ use firn_rules::rule::query_samples;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 /// Path prefix of console pages.
@@ -90,11 +90,8 @@ async fn answer(
     let path = call.path.strip_prefix(PREFIX).unwrap_or(&call.path);
     let path = super::form::unescape_path(path)?;
     let (named, web) = (path.clone(), app.parts.web.clone());
-    let texts =
-        spawn_blocking(move || read(&web.console_templates, &web.console_libraries, &named));
-    let texts = texts
-        .await
-        .map_err(|_| ApiFailure::internal("the request failed: see the log"))??;
+    let texts = run_blocking(move || read(&web.console_templates, &web.console_libraries, &named));
+    let texts = texts.await??;
     if let Some(error) = call.form.first_error() {
         return Err(ApiFailure::bad_data(error));
     }

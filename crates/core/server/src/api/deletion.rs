@@ -7,13 +7,12 @@
 use super::call::ApiCall;
 use super::series::SeriesLookup;
 use super::status::json_document;
+use crate::http::blocking::run_blocking;
 use crate::http::failure::{ApiFailure, FailureCause};
-use axum::body::Body;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use firn_model::error::{Error, ErrorKind};
 use serde_json::json;
-use tokio::task::spawn_blocking;
 
 /// Maximum length of the matchers in a line of the audit log, in bytes.
 const AUDITED_BYTES_MAX: usize = 4 << 10;
@@ -108,20 +107,19 @@ async fn delete(call: &ApiCall, mut lookup: SeriesLookup) -> Result<Response, Ap
         lookup.delete(run, &*delete).map_err(failure)
     });
     deleted.await?;
-    Ok(no_content())
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Removes deleted samples from the disk.
 pub(crate) async fn clean_tombstones(call: ApiCall) -> Result<Response, ApiFailure> {
     let clean = call.backend.clean_tombstones.clone();
-    let cleaned = spawn_blocking(move || clean()).await;
-    let cleaned = cleaned.map_err(|_| ApiFailure::internal("the request failed: see the log"));
+    let cleaned = run_blocking(move || clean()).await;
     let audit = DeletionAudit {
         action: "clean_tombstones",
         ..DeletionAudit::default()
     };
     let outcome = cleaned.and_then(|cleaned| cleaned.map_err(failure));
-    Ok(audit.attach(outcome.map(|()| no_content())))
+    Ok(audit.attach(outcome.map(|()| StatusCode::NO_CONTENT.into_response())))
 }
 
 /// Returns the failure of an operation of the store. Errors that the client can correct keep their
@@ -133,10 +131,4 @@ fn failure(error: Error) -> ApiFailure {
         }
         _ => ApiFailure::internal(error.message),
     }
-}
-
-fn no_content() -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
 }

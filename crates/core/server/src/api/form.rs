@@ -5,6 +5,7 @@
 
 use super::times::{parse_duration_nanos, parse_time};
 use crate::app::ServerApp;
+use crate::http::blocking::run_blocking;
 use crate::http::body;
 use crate::http::failure::{ApiFailure, FailureCause};
 use crate::http::request_head::LongUriTail;
@@ -17,7 +18,6 @@ use firn_model::quote::quote;
 use firn_model::sample::TimestampMs;
 use std::borrow::Cow;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// Maximum number of parameters. A pair takes about a hundred bytes even if its text is short, so
 /// the limit corresponds to one MiB. Clients send at most a few hundred selectors.
@@ -286,10 +286,7 @@ pub(crate) async fn read_form(
     if is_quick {
         decode()
     } else {
-        match spawn_blocking(decode).await {
-            Ok(form) => form,
-            Err(_) => Err(ApiFailure::internal("the request failed: see the log")),
-        }
+        run_blocking(decode).await?
     }
 }
 

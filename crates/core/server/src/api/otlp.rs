@@ -119,7 +119,7 @@ async fn store(
     let bytes = body::read(app.limits(), metrics, body, buffer, bytes_max, hold).await?;
     drop(reading);
     let prepared = pipeline.prepare_otlp(&mut admission, from, &bytes).await;
-    prepared.map_err(request_failure)?;
+    prepared.map_err(ApiFailure::request)?;
     let parent = span.clone();
     let pending = decode(app, pipeline, tenant, from, parent, bytes, admission).await?;
     let commit = SpanContext::begin_child_of(span.as_ref(), COMMIT);
@@ -149,7 +149,7 @@ async fn decode(
     if pipeline.is_otlp_quick(from, &bytes) {
         let pending = pipeline.write_otlp(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.return_body_buffer(bytes);
-        return pending.map_err(request_failure);
+        return pending.map_err(ApiFailure::request);
     }
     let slot = app.write_slots.clone().acquire_owned().await;
     let slot = slot.map_err(|_| ApiFailure::internal("the write queue is closed"))?;
@@ -163,7 +163,7 @@ async fn decode(
         pending
     });
     match decoding.await {
-        Ok(pending) => pending.map_err(request_failure),
+        Ok(pending) => pending.map_err(ApiFailure::request),
         Err(e) => {
             tracing::error!(error = %e, "failed to decode OTLP");
             app.metrics.panics.inc();
@@ -172,15 +172,10 @@ async fn decode(
     }
 }
 
-/// Converts an error of the request, or of reserving memory for it.
-fn request_failure(error: Error) -> ApiFailure {
-    ApiFailure::new(FailureCause::Request(error.kind), error.message)
-}
-
 /// Converts an error of the store. Errors caused by the sender are errors of the request.
 fn store_failure(error: Error) -> ApiFailure {
     match error.kind {
-        ErrorKind::Invalid | ErrorKind::Limited => request_failure(error),
+        ErrorKind::Invalid | ErrorKind::Limited => ApiFailure::request(error),
         _ => ApiFailure::execution(error),
     }
 }

@@ -8,12 +8,12 @@ use super::times::format_rfc3339;
 use crate::admission::history::{EndedQuery, QueryTotal};
 use crate::admission::metric_names::MetricNameStat;
 use crate::admission::run::QueryRun;
+use crate::http::blocking::run_blocking;
 use crate::http::failure::{ApiFailure, FailureCause};
 use axum::response::Response;
 use firn_model::error::ErrorKind;
 use serde::Serialize;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// Default and maximum number of expressions of each list in `top_queries`.
 const TOP: usize = 20;
@@ -85,8 +85,7 @@ async fn respond<T: Serialize>(
     call: &ApiCall,
     collect: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Response, ApiFailure> {
-    let document = spawn_blocking(move || json_document(&collect())).await;
-    let document = document.map_err(|_| ApiFailure::internal("the request failed: see the log"))?;
+    let document = run_blocking(move || json_document(&collect())).await?;
     Ok(call.json(document?))
 }
 

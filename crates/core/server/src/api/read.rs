@@ -12,6 +12,7 @@ use super::call::{ApiCall, not_ready};
 use super::refusals::{QueryLanguage, check_ranges, check_texts};
 use crate::admission::run::{ENDED, QueryPhase, QueryRun};
 use crate::app::ServerApp;
+use crate::http::blocking::run_blocking;
 use crate::http::body;
 use crate::http::channel::ChannelBody;
 use crate::http::failure::{ApiFailure, FailureCause};
@@ -94,8 +95,7 @@ async fn answer(
     let place = app.read_slots.clone().acquire_owned().await;
     let place = place.map_err(|_| ApiFailure::internal("the queue of reads is closed"))?;
     let request = read_request(app, body).await?;
-    let refused = |e: Error| ApiFailure::new(FailureCause::Request(e.kind), e.message);
-    let response_type = request.response_type().map_err(refused)?;
+    let response_type = request.response_type().map_err(ApiFailure::request)?;
     let deadline = Instant::now() + app.limits().query_timeout;
     let (store, tenant) = (call.backend.store.clone(), call.tenant.clone());
     let clock = app.parts.env.clock.clone();
@@ -170,14 +170,12 @@ async fn read_request(app: &ServerApp, body: Body) -> Result<ReadRequest, ApiFai
     let bytes_max = limits.form_body_bytes_max;
     let bytes = body::read(limits, metrics, body, Vec::new(), bytes_max, hold).await?;
     // Decoding compiles regular expressions, which may take long.
-    let decoded = spawn_blocking(move || {
+    let decoded = run_blocking(move || {
         let decoded = remote_read::decode(&bytes);
         drop(held);
         decoded
     });
-    let decoded = decoded.await;
-    let decoded = decoded.map_err(|_| ApiFailure::internal("the request failed: see the log"))?;
-    decoded.map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
+    decoded.await?.map_err(ApiFailure::request)
 }
 
 /// Returns the query as a selector in PromQL's syntax, for the record of active queries and for

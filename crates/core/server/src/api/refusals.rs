@@ -2,10 +2,9 @@
 //! over too long a time.
 
 use super::call::ApiCall;
-use crate::http::failure::{ApiFailure, FailureCause};
-use firn_model::error::Error;
+use crate::http::blocking::run_blocking;
+use crate::http::failure::ApiFailure;
 use firn_model::sample::TimeRange;
-use tokio::task::spawn_blocking;
 
 /// Language of a text that may be blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub(super) fn check_ranges(
 ) -> Result<(), ApiFailure> {
     let limits = (call.app.parts.query.limits)();
     let mut ranges = ranges.into_iter();
-    ranges.try_for_each(|range| limits.check_range(range).map_err(refused))
+    ranges.try_for_each(|range| limits.check_range(range).map_err(ApiFailure::request))
 }
 
 /// Fails if one of the texts is in `firn.blocked_queries`. Compares on a blocking thread, because
@@ -38,7 +37,7 @@ pub(super) async fn check_texts(
         return Ok(());
     }
     let (app, texts) = (call.app.clone(), texts.to_vec());
-    let checked = spawn_blocking(move || {
+    let checked = run_blocking(move || {
         for text in &texts {
             limits.check_text(text)?;
             if language == QueryLanguage::Promql {
@@ -52,14 +51,8 @@ pub(super) async fn check_texts(
         }
         Ok(())
     });
-    let checked = checked.await;
-    let checked = checked.map_err(|_| ApiFailure::internal("the request failed: see the log"))?;
-    checked.map_err(|e| {
+    checked.await?.map_err(|e| {
         call.app.metrics.queries_blocked.inc();
-        refused(e)
+        ApiFailure::request(e)
     })
-}
-
-fn refused(e: Error) -> ApiFailure {
-    ApiFailure::new(FailureCause::Request(e.kind), e.message)
 }

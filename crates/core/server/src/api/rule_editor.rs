@@ -7,8 +7,9 @@
 use super::call::not_ready;
 use super::origin;
 use crate::app::ServerApp;
+use crate::http::blocking::run_blocking;
 use crate::http::body;
-use crate::http::failure::{ApiFailure, FailureCause};
+use crate::http::failure::ApiFailure;
 use crate::http::produce::{ResponseEncoding, respond};
 use crate::metrics::ServerEndpoint;
 use crate::parts::RuleEditor;
@@ -19,7 +20,6 @@ use axum::response::Response;
 use firn_model::error::Error;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// Maximum size of a rule group in bytes, sufficient for thousands of rules. Rule files are parsed
 /// as a whole.
@@ -111,10 +111,6 @@ async fn blocking<T: Send + 'static>(
     editor: Arc<dyn RuleEditor>,
     act: impl FnOnce(&dyn RuleEditor) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, ApiFailure> {
-    match spawn_blocking(move || act(&*editor)).await {
-        Ok(outcome) => {
-            outcome.map_err(|e| ApiFailure::new(FailureCause::Request(e.kind), e.message))
-        }
-        Err(_) => Err(ApiFailure::internal("the request failed: see the log")),
-    }
+    let outcome = run_blocking(move || act(&*editor)).await?;
+    outcome.map_err(ApiFailure::request)
 }

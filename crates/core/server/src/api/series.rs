@@ -175,9 +175,10 @@ impl SeriesLookup {
                 for series in first..end {
                     let samples = batch.series(series - first).times.len() as u64;
                     // A series that several selectors select is counted once.
-                    let is_new = self.sets.len() == 1
-                        || insert_series(&mut known, selection.labels(series), &mut held)?;
-                    if samples > 0 && is_new {
+                    let is_counted = samples > 0
+                        && (self.sets.len() == 1
+                            || insert_series(&mut known, selection.labels(series), &mut held)?);
+                    if is_counted {
                         counts.series += 1;
                         counts.samples += samples;
                     }

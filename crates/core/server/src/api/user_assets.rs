@@ -4,6 +4,7 @@
 use crate::app::ServerApp;
 use crate::files::body::FileBody;
 use crate::files::{self, FoundFile, media};
+use crate::http::blocking::run_blocking;
 use crate::http::failure::{ApiFailure, FailureCause};
 use axum::body::Body;
 use axum::extract::Request;
@@ -17,7 +18,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::task::spawn_blocking;
 
 /// Path prefix of the files.
 const PREFIX: &str = "/user";
@@ -45,9 +45,8 @@ pub(crate) async fn file(app: ServerApp, request: Request) -> Response {
         },
         Err(failure) => return failure.into_plain(),
     };
-    let answered = spawn_blocking(move || asked.answer(&folder)).await;
-    answered
-        .unwrap_or_else(|_| ApiFailure::internal("the request failed: see the log").into_plain())
+    let answered = run_blocking(move || asked.answer(&folder)).await;
+    answered.unwrap_or_else(ApiFailure::into_plain)
 }
 
 fn not_found() -> Response {

@@ -107,7 +107,7 @@ async fn store(
     let bytes = body::read(app.limits(), metrics, body, buffer, bytes_max, hold).await?;
     drop(reading);
     let prepared = pipeline.prepare_body(&mut admission, &bytes).await;
-    prepared.map_err(request_failure)?;
+    prepared.map_err(ApiFailure::request)?;
     let parent = span.clone();
     let pending = decode(app, pipeline, tenant, from, parent, bytes, admission).await?;
     let commit = SpanContext::begin_child_of(span.as_ref(), COMMIT);
@@ -137,7 +137,7 @@ async fn decode(
     if pipeline.is_quick(from.version, &bytes) {
         let pending = pipeline.write_remote(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.return_body_buffer(bytes);
-        return pending.map_err(request_failure);
+        return pending.map_err(ApiFailure::request);
     }
     let slot = app.write_slots.clone().acquire_owned().await;
     let slot = slot.map_err(|_| ApiFailure::internal("the write queue is closed"))?;
@@ -151,7 +151,7 @@ async fn decode(
         pending
     });
     match decoding.await {
-        Ok(pending) => pending.map_err(request_failure),
+        Ok(pending) => pending.map_err(ApiFailure::request),
         Err(e) => {
             tracing::error!(error = %e, "failed to decode remote write");
             app.metrics.panics.inc();
@@ -164,13 +164,8 @@ async fn decode(
 pub(super) fn body_failure(error: Error) -> ApiFailure {
     match error.kind {
         ErrorKind::Limited => ApiFailure::new(FailureCause::BodyTooLarge, error.message),
-        _ => request_failure(error),
+        _ => ApiFailure::request(error),
     }
-}
-
-/// Converts an error of the request, or of reserving memory for it.
-fn request_failure(error: Error) -> ApiFailure {
-    ApiFailure::new(FailureCause::Request(error.kind), error.message)
 }
 
 /// Returns the version if the server is configured to accept its message. Otherwise returns

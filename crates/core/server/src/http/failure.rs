@@ -114,6 +114,12 @@ impl ApiFailure {
         Self::new(FailureCause::Execution(ErrorKind::Internal), message)
     }
 
+    /// Converts an error of another crate that the content of the request caused, or the reservation
+    /// of memory for it.
+    pub(crate) fn request(error: Error) -> Self {
+        Self::new(FailureCause::Request(error.kind), error.message)
+    }
+
     /// Converts an error of another crate that occurred while a valid request was processed.
     pub(crate) fn execution(error: Error) -> Self {
         Self::new(FailureCause::Execution(error.kind), error.message)

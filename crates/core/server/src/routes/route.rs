@@ -372,30 +372,17 @@ impl AuditRecord {
     }
 
     fn log(&self, status: StatusCode, deletion: Option<&DeletionAudit>) {
-        if let Some(deletion) = deletion {
-            return self.log_deletion(status, deletion);
-        }
+        // Fields without a value are not logged.
         tracing::info!(
             method = self.method,
             path = self.path,
             who = self.who,
             peer = self.peer,
             status = status.as_u16(),
-            "audit"
-        );
-    }
-
-    fn log_deletion(&self, status: StatusCode, deletion: &DeletionAudit) {
-        tracing::info!(
-            method = self.method,
-            path = self.path,
-            who = self.who,
-            peer = self.peer,
-            status = status.as_u16(),
-            action = deletion.action,
-            matchers = deletion.matchers,
-            start = deletion.start,
-            end = deletion.end,
+            action = deletion.map(|deletion| deletion.action),
+            matchers = deletion.map(|deletion| deletion.matchers.as_str()),
+            start = deletion.map(|deletion| deletion.start.as_str()),
+            end = deletion.map(|deletion| deletion.end.as_str()),
             "audit"
         );
     }

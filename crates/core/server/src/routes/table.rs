@@ -21,7 +21,7 @@ use crate::api::{
 };
 use crate::metrics::ServerEndpoint;
 use ParamKind::{Count, Flag, Text, Texts};
-use cells::{END, GET, LIMIT, OTLP, POST, POST_PUT, START, TEXT, YAML};
+use cells::{END, GET, LIMIT, OTLP, POST, POST_PUT, REQUIRED_MATCH, START, TEXT, YAML};
 use firn_model::access::AccessScope;
 use queries::QUERIES;
 use rules::{RULE_EDITOR, RULES};
@@ -337,11 +337,7 @@ const STATUS: &[ApiRoute] = &[
     )
     .require_store()
     .with_params(&[
-        required(
-            "match[]",
-            Texts,
-            "Series selector. A series matches if any of the selectors matches.",
-        ),
+        REQUIRED_MATCH,
         START,
         END,
         param(

@@ -130,11 +130,9 @@ impl StoreReader {
         if !self.parts.blocks.view().tombstones.overlaps(request.range) {
             return Ok(None);
         }
-        let series = &SeriesLimit::new(usize::MAX);
-        let newest_only = true;
         self.select_labels(SelectRequest {
-            series,
-            newest_only,
+            series: &SeriesLimit::unlimited(),
+            newest_only: true,
             ..request
         })
         .map(Some)

@@ -42,3 +42,9 @@ pub(super) const MATCH: RouteParam = param(
     ParamKind::Texts,
     "Series selector. A series matches if any of the selectors matches.",
 );
+
+/// The same parameter for routes that reject a request without selectors.
+pub(super) const REQUIRED_MATCH: RouteParam = RouteParam {
+    is_required: true,
+    ..MATCH
+};

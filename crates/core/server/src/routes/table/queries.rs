@@ -1,6 +1,6 @@
 //! Routes of queries, and the parameters that they share.
 
-use super::cells::{END, GET, GET_POST, LIMIT, LINES, MATCH, POST, START};
+use super::cells::{END, GET, GET_POST, LIMIT, LINES, MATCH, POST, REQUIRED_MATCH, START};
 use crate::access::ResponseVisibility;
 use crate::api::{exemplars, query, read, search, series};
 use crate::metrics::ServerEndpoint;
@@ -151,17 +151,7 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         |m| api(m, series::series),
         "Returns the label sets of matching series.",
     )
-    .with_params(&[
-        required(
-            "match[]",
-            Texts,
-            "Series selector. A series matches if any of the selectors matches.",
-        ),
-        START,
-        END,
-        LIMIT,
-        QUERY_ID,
-    ]),
+    .with_params(&[REQUIRED_MATCH, START, END, LIMIT, QUERY_ID]),
     ApiRoute::new(
         "/labels",
         mount_data(GET_POST, ServerEndpoint::Labels),
