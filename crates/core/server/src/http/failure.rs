@@ -114,8 +114,8 @@ impl ApiFailure {
         Self::new(FailureCause::Execution(ErrorKind::Internal), message)
     }
 
-    /// Converts an error of another crate that the content of the request caused, or the reservation
-    /// of memory for it.
+    /// Converts an error of another crate that the content of the request caused, or the
+    /// reservation of memory for it.
     pub(crate) fn request(error: Error) -> Self {
         Self::new(FailureCause::Request(error.kind), error.message)
     }
