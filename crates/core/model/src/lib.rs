@@ -38,6 +38,7 @@ pub mod budget;
 pub mod cancel;
 pub mod cluster_status;
 pub mod columns;
+pub mod concatenation;
 pub mod damage;
 pub mod env;
 pub mod error;

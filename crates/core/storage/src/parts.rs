@@ -12,6 +12,7 @@ pub(crate) mod metrics;
 pub(crate) mod numbers;
 pub(crate) mod options;
 pub(crate) mod retention;
+pub(crate) mod retention_rules;
 
 use crate::blocks::Blocks;
 use crate::damage::{Damage, DamageList};

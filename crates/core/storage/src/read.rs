@@ -15,6 +15,7 @@ mod merge;
 mod metadata;
 mod names;
 mod plain;
+mod retained;
 mod union;
 
 use crate::blocks::BlocksView;
@@ -31,7 +32,7 @@ use crate::parts::numbers::SeriesNumbers;
 use crate::sealed::SealedPages;
 use crate::sealed::directory::{PageLists, SealedPageEntry};
 use crate::sync::{Mutex, lock};
-use crate::tombstones::{DeletedRuns, DeletedSeriesCheck, StoreTombstones};
+use crate::tombstones::{DeletedRuns, SampleCheck, StoreTombstones};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
@@ -108,6 +109,12 @@ struct OpenPageGroup<'a> {
     is_mixed: bool,
 }
 
+/// The series found in head and pages, with the view of the blocks that belongs to them.
+struct SelectedSources {
+    head: HeadSelection,
+    view: Arc<BlocksView>,
+}
+
 /// Executes queries on the parts of a store.
 pub(crate) struct StoreReader {
     pub(crate) parts: Arc<StoreParts>,
@@ -117,7 +124,7 @@ impl StoreReader {
     /// Selects the series that match and have samples in the range, from head, pages and blocks.
     /// The selection holds everything that it reads.
     pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        self.select_checked(request, DeletedSeriesCheck::BySource)
+        self.select_checked(request, SampleCheck::BySource)
     }
 
     /// Selects like [`StoreReader::select`]. Omits each series whose samples in the range are all
@@ -126,22 +133,39 @@ impl StoreReader {
         &self,
         request: SelectRequest<'_>,
     ) -> Result<Arc<dyn Selection>, Error> {
-        self.select_checked(request, DeletedSeriesCheck::BySample)
+        self.select_checked(request, SampleCheck::Deleted)
     }
 
     fn select_checked(
         &self,
         request: SelectRequest<'_>,
-        check: DeletedSeriesCheck,
+        check: SampleCheck,
     ) -> Result<Arc<dyn Selection>, Error> {
         let early = self.parts.blocks.view();
-        let of_blocks = |view: &BlocksView| view.find_overlapping(request.range).next().is_some();
         // Held until the view is taken, so that no block in it contains a sample that this reader
         // must not see.
         let reading = self.parts.head.watermark.begin_read();
-        let asked = self.build_head_request(request, of_blocks(&early));
+        if let Some(groups) = self.group_by_retention(request) {
+            return self.select_retained(request, check, &groups, &early, reading);
+        }
+        let sources = self.select_sources(request, check, &early, &reading)?;
+        drop(reading);
+        self.join_sources(sources, request, check)
+    }
+
+    /// Selects the series in head and pages. Returns them with a view of the blocks that contains
+    /// all samples which left the head before they were copied.
+    fn select_sources(
+        &self,
+        request: SelectRequest<'_>,
+        check: SampleCheck,
+        early: &Arc<BlocksView>,
+        reading: &WatermarkReadGuard<'_>,
+    ) -> Result<SelectedSources, Error> {
+        let of_blocks = |view: &BlocksView| view.find_overlapping(request.range).next().is_some();
+        let asked = self.build_head_request(request, of_blocks(early));
         let deleted = &early.tombstones.in_order;
-        let mut head = self.select_in_head(asked, deleted, &reading)?;
+        let mut head = self.select_in_head(asked, deleted, reading)?;
         failpoints::turn();
         // Taken after the head was copied, so that the view contains the late samples that left the
         // head before. Pages that a cut frees remain as long as a view from before the cut.
@@ -154,17 +178,30 @@ impl StoreReader {
         if head.newest_only && (of_blocks(&view) || has_other_tombstones) {
             // The first block in this range was added in the meantime, or samples were deleted.
             let asked = self.build_head_request(request, true);
-            head = self.select_in_head(asked, deleted, &reading)?;
+            head = self.select_in_head(asked, deleted, reading)?;
             view = self.parts.blocks.view();
         }
-        drop(reading);
         head.restrict_start(view.cut);
         head.apply_tombstones(&early.tombstones, view.tombstones.clone(), check)?;
+        if check == SampleCheck::All {
+            head.retain_series_with_samples()?;
+        }
+        Ok(SelectedSources { head, view })
+    }
+
+    /// Returns the selection of head, pages and the blocks that overlap the range.
+    fn join_sources(
+        &self,
+        sources: SelectedSources,
+        request: SelectRequest<'_>,
+        check: SampleCheck,
+    ) -> Result<Arc<dyn Selection>, Error> {
+        let SelectedSources { mut head, view } = sources;
         if *request.tenant != self.parts.options.tenant {
             return Ok(Arc::new(head));
         }
         head.losses = self.parts.losses_in(request.range);
-        if of_blocks(&view) {
+        if view.find_overlapping(request.range).next().is_some() {
             return self.join(head, view, request, check);
         }
         head.view = Some(view);

@@ -25,6 +25,7 @@ pub use crate::parts::options::{
     BACKLOG_BYTES_MAX, BlockSizeLimit, LATENESS_MAX_MS, LogTrimming, NewSeriesBudget, RETENTION_MS,
     RetentionLimits, SealingThread, StoreOptions, StoreSyncMode, WINDOW_MS,
 };
+pub use crate::parts::retention_rules::{RetentionRule, RetentionRules};
 
 use crate::append::Appender;
 use crate::block::BlockCache;

@@ -31,13 +31,15 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How precisely a selection omits series without a sample that is not deleted.
+/// How precisely a selection omits series without a sample in its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeletedSeriesCheck {
+pub(crate) enum SampleCheck {
     /// By the times of whole sources: a few series may have no sample.
     BySource,
-    /// By their samples.
-    BySample,
+    /// Series with deleted samples by their other samples, all others by source.
+    Deleted,
+    /// Each series by its samples.
+    All,
 }
 
 /// Tombstones of late samples in log records that are in no block yet, from one delete.

@@ -22,6 +22,7 @@ mod printed;
 mod remote;
 pub mod remote_read;
 pub mod remote_write;
+mod retention_rules;
 mod rule_files;
 mod rules;
 mod signing;
@@ -49,7 +50,7 @@ use firn_model::query_limits::QueryLimits;
 use firn_rules::editing::namespace_from_file_name;
 use firn_rules::group::RuleGroup;
 use firn_scrape::ScrapeJobSettings;
-use firn_storage::store::DuplicatePolicy;
+use firn_storage::store::{DuplicatePolicy, RetentionRules};
 use firn_wire::otlp::OtlpTranslation;
 use firn_yaml::YamlError;
 use global::GlobalSettings;
@@ -71,6 +72,8 @@ pub struct Config {
     pub evaluation_interval: Duration,
     /// `storage.tsdb.retention`, which replaces the flags if the section is set.
     pub retention: Option<RetentionSettings>,
+    /// `firn.retention`: retention times of matching series.
+    pub retention_rules: RetentionRules,
     /// `storage.tsdb.out_of_order_time_window`: maximum lateness of accepted samples behind the
     /// newest one. Zero accepts no late samples.
     pub late_window: Duration,
@@ -194,6 +197,7 @@ impl Config {
             rule_files_wrong: rules.wrong,
             rule_groups: Vec::new(),
             retention,
+            retention_rules: retention_rules::retention_rules(firn)?,
             late_window: tsdb.exact_duration("out_of_order_time_window"),
             exemplars_max: storage::exemplars_max(storage),
             wal_sync: firn::wal_sync(firn),
@@ -334,10 +338,9 @@ fn refuse_in_agents(root: ConfigSection<'_>, config: &Config) -> Result<(), Yaml
         return Err(node.error(format!("field {field} is not allowed in agent mode")));
     }
     let firn = root.section("firn");
-    for key in ["aggregation", "cluster"] {
-        if let Some(section) = firn.section(key).if_set() {
-            let text = format!("field firn.{key} is not allowed in agent mode");
-            return Err(section.error(text));
+    for key in ["aggregation", "cluster", "retention"] {
+        if let Some(node) = firn.get(key).filter(|node| !node.is_null()) {
+            return Err(node.error(format!("field firn.{key} is not allowed in agent mode")));
         }
     }
     Ok(())

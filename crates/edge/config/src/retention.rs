@@ -6,7 +6,7 @@
 use super::flags::CommandLine;
 use firn_model::env::Disk;
 use firn_model::units::{format_duration, format_size};
-use firn_storage::store::{self, RETENTION_MS};
+use firn_storage::store::{self, RETENTION_MS, RetentionRules};
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -88,11 +88,13 @@ impl RetentionSettings {
         })
     }
 
-    /// Converts the retention into the limits that the store enforces.
-    pub fn limits(self) -> store::RetentionLimits {
+    /// Converts the retention, with the retention times of matching series, into the limits that
+    /// the store enforces.
+    pub fn limits(self, rules: RetentionRules) -> store::RetentionLimits {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         store::RetentionLimits {
             time_ms: self.time.map_or(i64::MAX, millis),
+            rules,
             bytes: self.size,
             percent: self.percentage,
         }
@@ -138,7 +140,7 @@ mod tests {
     fn check(flags: &[&str], retention: &str, want: &str) {
         let got = of(flags, retention);
         assert_eq!(got.to_string(), want, "{flags:?} {retention}");
-        let limits = got.limits();
+        let limits = got.limits(RetentionRules::default());
         assert!(limits.time_ms > 0 && limits.bytes != Some(0), "{limits:?}");
     }
 

@@ -12,6 +12,7 @@ mod dump;
 mod export;
 mod heads;
 mod import;
+mod kept;
 mod openmetrics;
 mod print;
 mod progress;

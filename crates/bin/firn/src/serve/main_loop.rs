@@ -7,7 +7,7 @@ use super::subscribers::ConfigSubscribers;
 use super::{StartingServer, metadata, scraping};
 use firn_cluster::partitions::store::PartitionedStore;
 use firn_config::config::Config;
-use firn_config::retention::RetentionSettings;
+use firn_storage::store::RetentionLimits;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,7 +26,7 @@ impl StartingServer {
     ) -> Result<(), ServeError> {
         let ConfigSubscribers { data, pipeline, .. } = *following;
         let store = &data.store;
-        let mut retention = (self.retention)();
+        let mut retention = self.retention_limits();
         let mut tick = tokio::time::interval(TICK);
         let mut looking = tokio::time::interval(self.reload_every.unwrap_or(TICK).max(TICK));
         let mut held = self.memory.create_reservation();
@@ -93,14 +93,20 @@ impl StartingServer {
         spawn_blocking(move || running.reload_if_changed());
     }
 
+    /// Returns the retention limits of the active configuration.
+    fn retention_limits(&self) -> RetentionLimits {
+        let rules = self.running.config().retention_rules.clone();
+        (self.retention)().limits(rules)
+    }
+
     /// Applies the retention of a new configuration to the store, if it differs from the `known`
     /// one.
-    fn keep_by_config(&self, known: &mut RetentionSettings, store: &PartitionedStore) {
-        let retention = (self.retention)();
-        if std::mem::replace(known, retention) == retention {
+    fn keep_by_config(&self, known: &mut RetentionLimits, store: &PartitionedStore) {
+        let (retention, limits) = ((self.retention)(), self.retention_limits());
+        if *known == limits {
             return;
         }
-        info!(%retention, "retention changed");
+        info!(%retention, rules = limits.rules.as_slice().len(), "retention changed");
         retention.warn();
         if let Err(e) = retention.check_disk(&*self.env.disk, &self.options.dir) {
             warn!(
@@ -108,6 +114,7 @@ impl StartingServer {
                 "cannot apply the retention percentage: using the retention size only"
             );
         }
-        store.set_retention(retention.limits());
+        known.clone_from(&limits);
+        store.set_retention(limits);
     }
 }

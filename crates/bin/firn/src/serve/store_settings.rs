@@ -43,6 +43,7 @@ pub fn store_options(
             WalSync::None => StoreSyncMode::None,
         },
         retention_ms: retention.time_ms,
+        retention_rules: retention.rules,
         retention_bytes: retention.bytes,
         retention_percent: retention.percent,
         late_window_ms: late_window_ms(config),

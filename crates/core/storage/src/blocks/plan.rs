@@ -84,14 +84,18 @@ pub(crate) fn plan_cleaning(list: &BlockList) -> Vec<MergePlan> {
         blocks.any(|block| list.tombstones.of_block(block.id).is_some())
     };
     let sets = BlockSet::split_into_sets(&list.blocks).filter(has_tombstones);
-    let rewrite = |set: BlockSet<'_>| MergePlan {
+    sets.map(plan_rewrite).collect()
+}
+
+/// Returns the merge of a set of blocks alone, which leaves out its deleted and expired samples.
+pub(crate) fn plan_rewrite(set: BlockSet<'_>) -> MergePlan {
+    MergePlan {
         inputs: set.blocks().to_vec(),
         range: set.range(),
         kind: set.kind(),
         sequence: set.sequence(),
         level: set.level() + 1,
-    };
-    sets.map(rewrite).collect()
+    }
 }
 
 /// Returns the first merge that is due in the windows of this length.

@@ -9,22 +9,23 @@
 //! which limits the rate; a merge that would take too long gets larger shares. The merge holds a
 //! few units of each input and one series, regardless of the number of series. Equal inputs give
 //! identical bytes. A block that cannot be read is marked as bad and excluded; other merges
-//! continue.
+//! continue. Samples that the retention rules no longer keep are left out.
 
+mod expiry;
 mod merging;
 pub(super) mod progress;
 
 use super::disk_space::DiskSpace;
 use super::state::PAUSE;
 use crate::block::{BlockId, BlockMeta, remove_folder};
-use crate::blocks::plan;
+use crate::blocks::plan::{self, MergePlan};
 use crate::blocks::{BlockEntry, BlockList, Blocks};
 use crate::damage::{self, DamageKind, DamageList};
 use crate::error::StorageError;
 use crate::failpoints::{self, StoreFlaw};
 use crate::parts::metrics::StoreMetrics;
 use crate::parts::options::StoreOptions;
-use crate::parts::retention::RetentionState;
+use crate::parts::retention::RetentionPolicy;
 use crate::tombstones::DeletedRuns;
 use firn_model::env::Env;
 use firn_model::sample::TimeRange;
@@ -50,7 +51,7 @@ pub(crate) struct Compactor<'a> {
     pub(super) options: &'a StoreOptions,
     pub(super) env: &'a Env,
     pub(super) blocks: &'a Blocks,
-    pub(super) retaining: &'a RetentionState,
+    pub(super) policy: RetentionPolicy<'a>,
     pub(super) space: DiskSpace<'a>,
     pub(super) metrics: &'a StoreMetrics,
     pub(super) damages: &'a DamageList,
@@ -65,7 +66,7 @@ impl Compactor<'_> {
         }
         let outcome = match under_way.merging.take() {
             Some(merging) => self.advance_merge(merging),
-            None => self.begin_merge(),
+            None => self.begin_merge(under_way),
         };
         match outcome {
             Ok(merging) => under_way.merging = merging,
@@ -79,18 +80,21 @@ impl Compactor<'_> {
     }
 
     /// Starts the next merge that is due, if there is one.
-    fn begin_merge(&self) -> Result<Option<MergeJob>, StorageError> {
-        let Some(merge) = plan::plan_next_merge(
-            &self.blocks.list_mergeable(),
-            self.options.cut_ms.max(1),
-            self.max_block_window(),
-        ) else {
+    fn begin_merge(
+        &self,
+        under_way: &mut CompactionProgress,
+    ) -> Result<Option<MergeJob>, StorageError> {
+        let list = self.blocks.list_mergeable();
+        let window_min = self.options.cut_ms.max(1);
+        let due = plan::plan_next_merge(&list, window_min, self.max_block_window());
+        let due = due.or_else(|| self.plan_expiry(&list, &mut under_way.expiry));
+        let Some(merge) = due else {
             self.metrics.compaction_left.set(0);
             return Ok(None);
         };
         let bytes = merge.inputs.iter().map(|block| block.bytes).sum::<u64>();
         self.space.check_free_beside_log(bytes)?;
-        match MergeJob::new(self.env, self.blocks, merge, self.options) {
+        match self.create_job(merge) {
             Ok(merging) => {
                 let clock = &*self.env.clock;
                 self.metrics.merging.begin(clock, merging.total_series());
@@ -98,6 +102,11 @@ impl Compactor<'_> {
             }
             Err(failure) => self.exclude_bad_input(failure).map(|()| None),
         }
+    }
+
+    fn create_job(&self, merge: MergePlan) -> Result<MergeJob, MergeFailure> {
+        let cutoffs = self.policy.cutoffs();
+        MergeJob::new(self.env, self.blocks, merge, self.options, cutoffs)
     }
 
     /// Merges one share. Returns the merge if it is not complete yet.
@@ -169,8 +178,7 @@ impl Compactor<'_> {
         for rewrite in plan::plan_cleaning(&self.blocks.list()) {
             let bytes = rewrite.inputs.iter().map(|block| block.bytes).sum::<u64>();
             self.space.check_free_beside_log(bytes)?;
-            let merging = MergeJob::new(self.env, self.blocks, rewrite, self.options);
-            let mut merging = merging.map_err(|failure| failure.error)?;
+            let mut merging = self.create_job(rewrite).map_err(|failure| failure.error)?;
             let (clock, series) = (&*self.env.clock, merging.total_series());
             self.metrics.merging.begin(clock, series);
             if let Err(failure) = merging.advance(u64::MAX) {
@@ -201,9 +209,10 @@ impl Compactor<'_> {
         Ok(())
     }
 
-    /// Returns the maximum time range of a block in milliseconds, a fraction of the retention time.
+    /// Returns the maximum time range of a block in milliseconds, a fraction of the longest retention
+    /// time.
     fn max_block_window(&self) -> i64 {
-        let of_retention = self.retaining.limits().time_ms / OF_RETENTION;
+        let of_retention = self.policy.retaining.longest_ms() / OF_RETENTION;
         of_retention.clamp(
             self.options.cut_ms.max(1),
             WINDOW_MAX_MS.max(self.options.cut_ms),

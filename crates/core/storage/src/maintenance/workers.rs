@@ -50,7 +50,7 @@ impl<'a> MaintenanceWorkers<'a> {
                 options: &parts.options,
                 env: parts.blocks.env(),
                 blocks: &parts.blocks,
-                retaining: &parts.retaining,
+                policy: parts.retention_policy(),
                 space: disk_space(parts),
                 metrics: &parts.metrics,
                 damages: &parts.damages,

@@ -3,6 +3,7 @@
 use crate::chunk::DuplicatePolicy;
 use crate::log;
 use crate::parts::head_usage::HeadUsage;
+use crate::parts::retention_rules::RetentionRules;
 use firn_model::log::LogReplayProgress;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
@@ -128,11 +129,13 @@ impl BlockSizeLimit {
 }
 
 /// Retention limits of a store, by time and by size.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RetentionLimits {
     /// Samples older than the newest one by this many milliseconds are deleted; `i64::MAX` means no
     /// limit.
     pub time_ms: i64,
+    /// Retention times of matching series, which replace `time_ms` for them.
+    pub rules: RetentionRules,
     /// Maximum size of the files of the store, in bytes.
     pub bytes: Option<u64>,
     /// Maximum size of the files as a percentage of their file system. Takes precedence over
@@ -146,6 +149,7 @@ impl RetentionLimits {
     pub fn divide_among(self, count: usize) -> Self {
         Self {
             time_ms: self.time_ms,
+            rules: self.rules,
             bytes: self.bytes.map(|bytes| bytes.div_ceil(count as u64)),
             percent: self.percent.map(|percent| percent / count as f64),
         }
@@ -168,9 +172,11 @@ pub struct StoreOptions {
     /// The point at which a batch counts as durable.
     pub sync: StoreSyncMode,
     /// Retention time in milliseconds: samples older than the newest one by this much are deleted,
-    /// as are series without samples. `retention_ms`, `retention_bytes` and `retention_percent` can
-    /// be changed with [`crate::store::Store::set_retention`].
+    /// as are series without samples. [`crate::store::Store::set_retention`] changes this and the
+    /// next three options.
     pub retention_ms: i64,
+    /// Retention times of matching series, which replace `retention_ms` for them.
+    pub retention_rules: RetentionRules,
     /// Maximum size of all files, in bytes.
     pub retention_bytes: Option<u64>,
     /// Maximum size of all files, as a percentage of their file system.
@@ -244,6 +250,7 @@ impl StoreOptions {
             tenant: TenantId::anonymous(),
             key_format: &CanonicalKeys,
             retention_ms: RETENTION_MS,
+            retention_rules: RetentionRules::default(),
             retention_bytes: None,
             retention_percent: None,
             lateness_max_ms: LATENESS_MAX_MS,
@@ -288,6 +295,7 @@ impl StoreOptions {
     pub fn retention(&self) -> RetentionLimits {
         RetentionLimits {
             time_ms: self.retention_ms,
+            rules: self.retention_rules.clone(),
             bytes: self.retention_bytes,
             percent: self.retention_percent,
         }

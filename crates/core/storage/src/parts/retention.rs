@@ -1,4 +1,5 @@
-//! The retention limits of a store, and the files that count against them.
+//! The retention limits of a store, and the files that count against them. `retention_rules.rs`
+//! contains the retention times of matching series.
 //!
 //! Invariants: a change of the limits takes effect at once without a restart, and rewrites no data;
 //! only files that the store itself writes count against the size limit, so snapshots and files set
@@ -7,6 +8,7 @@
 use super::StoreParts;
 use super::head::StoreHead;
 use super::options::{LogTrimming, RetentionLimits};
+use super::retention_rules::RetentionCutoffs;
 use crate::blocks::Blocks;
 use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
@@ -49,8 +51,14 @@ impl RetentionState {
     }
 
     /// Returns the current limits, which may change at any time.
-    pub(crate) fn limits(&self) -> RetentionLimits {
-        **self.limits.load()
+    pub(crate) fn limits(&self) -> Arc<RetentionLimits> {
+        self.limits.load_full()
+    }
+
+    /// Returns the longest retention time of any series, in milliseconds.
+    pub(crate) fn longest_ms(&self) -> i64 {
+        let limits = self.limits.load();
+        limits.rules.longest_ms(limits.time_ms)
     }
 
     /// Replaces the limits. The new ones take effect without a restart.
@@ -58,9 +66,9 @@ impl RetentionState {
         self.limits.store(Arc::new(limits));
     }
 
-    /// Returns the first time that is kept if `newest` is the newest one.
+    /// Returns the first time that is kept for any series if `newest` is the newest one.
     pub(crate) fn cutoff_at(&self, newest: TimestampMs) -> TimestampMs {
-        newest.saturating_sub(self.limits().time_ms)
+        newest.saturating_sub(self.longest_ms())
     }
 
     /// Returns the bytes of pages, catalogue and exemplars as of the last tick.
@@ -92,7 +100,14 @@ impl RetentionPolicy<'_> {
         self.head.newest()
     }
 
-    /// Returns the first time that is kept; older samples are beyond the retention.
+    /// Returns the first time that is kept for each series, if there are rules and samples.
+    pub(crate) fn cutoffs(&self) -> Option<RetentionCutoffs> {
+        let limits = self.retaining.limits.load();
+        limits.rules.cutoffs(self.newest()?, limits.time_ms)
+    }
+
+    /// Returns the first time that is kept for any series; all older samples are beyond the
+    /// retention.
     pub(crate) fn cutoff(&self) -> TimestampMs {
         let newest = self.newest();
         newest.map_or(i64::MIN, |newest| self.retaining.cutoff_at(newest))

@@ -9,9 +9,7 @@ use super::{HeadSelection, StoreReader};
 use crate::blocks::OpenBlock;
 use crate::chunk::SampleColumns;
 use crate::head::copies::SeriesCopy;
-use crate::tombstones::{
-    DeletedRuns, DeletedSeriesCheck, StoreTombstones, hide_deleted, is_covered,
-};
+use crate::tombstones::{DeletedRuns, SampleCheck, StoreTombstones, hide_deleted, is_covered};
 use firn_model::budget::Reservation;
 use firn_model::columns::SeriesBatch;
 use firn_model::error::Error;
@@ -29,7 +27,7 @@ impl HeadSelection {
         &mut self,
         early: &StoreTombstones,
         tombstones: Arc<StoreTombstones>,
-        check: DeletedSeriesCheck,
+        check: SampleCheck,
     ) -> Result<(), Error> {
         self.tombstones = tombstones;
         let (early, current) = (&early.in_order, self.tombstones.clone());
@@ -44,16 +42,21 @@ impl HeadSelection {
                 kept.push(series);
             }
         }
-        if kept.len() < self.slots.len() {
-            let asked = kept.iter().map(|series| self.number(*series) as u32);
-            self.asked = Some(asked.collect());
-            self.slots = kept.into_iter().map(|series| self.slots[series]).collect();
-        }
+        self.retain_series(&kept);
         Ok(())
     }
 
+    /// Keeps the series with these indexes, which ascend.
+    pub(super) fn retain_series(&mut self, kept: &[usize]) {
+        if kept.len() < self.slots.len() {
+            let asked = kept.iter().map(|series| self.number(*series) as u32);
+            self.asked = Some(asked.collect());
+            self.slots = kept.iter().map(|series| self.slots[*series]).collect();
+        }
+    }
+
     /// Returns whether a series with tombstones may have a sample that is not deleted.
-    fn has_sample(&self, series: usize, check: DeletedSeriesCheck) -> Result<bool, Error> {
+    fn has_sample(&self, series: usize, check: SampleCheck) -> Result<bool, Error> {
         if self.late_copy(series).is_some() {
             return Ok(true);
         }
@@ -70,7 +73,7 @@ impl HeadSelection {
         if !copied.is_some_and(is_left) && !pages.any(|page| is_left(page.range)) {
             return Ok(false);
         }
-        if check == DeletedSeriesCheck::BySource {
+        if check == SampleCheck::BySource {
             return Ok(true);
         }
         let mut batch = SeriesBatch::default();
@@ -89,21 +92,22 @@ impl HeadSelection {
     }
 }
 
-/// Removes the series of a block whose samples in `range` are deleted from `ordinals`.
+/// Removes the series of a block without a sample in `range` that is not deleted from `ordinals`.
 pub(super) fn retain_left_series(
     open: &OpenBlock,
     deleted: &DeletedRuns,
     range: TimeRange,
-    check: DeletedSeriesCheck,
+    check: SampleCheck,
     ordinals: &mut Vec<u32>,
 ) {
     let own = open.entry.range;
     let wanted = TimeRange::new(own.min.max(range.min), own.max.min(range.max));
     let mut reader = open.block.reader();
     let mut columns = SampleColumns::default();
+    let is_partial = check == SampleCheck::All && own.min < range.min;
     ordinals.retain(|ordinal| {
         let times = deleted.find(u64::from(*ordinal));
-        if times.is_empty() || check == DeletedSeriesCheck::BySource {
+        if times.is_empty() && !is_partial || check == SampleCheck::BySource {
             return times.is_empty() || !is_covered(times, wanted);
         }
         if is_covered(times, wanted) {
@@ -121,13 +125,14 @@ pub(super) fn retain_left_series(
 }
 
 impl StoreReader {
-    /// Returns the series of the request, each with a sample that is not deleted, or `None` if no
-    /// sample in its range may be deleted, so that the indexes answer it.
-    fn select_if_deleted(
+    /// Returns the series of the request, each with a sample that is kept, or `None` if no sample in
+    /// its range may be deleted or expired, so that the indexes answer it.
+    fn select_if_partly_kept(
         &self,
         request: SelectRequest<'_>,
     ) -> Result<Option<Arc<dyn Selection>>, Error> {
-        if !self.parts.blocks.view().tombstones.overlaps(request.range) {
+        let tombstones = &self.parts.blocks.view().tombstones;
+        if !tombstones.overlaps(request.range) && self.group_by_retention(request).is_none() {
             return Ok(None);
         }
         self.select_labels(SelectRequest {
@@ -138,12 +143,13 @@ impl StoreReader {
         .map(Some)
     }
 
-    /// Returns the sorted label names of the request if a sample in its range may be deleted.
+    /// Returns the sorted label names of the request if a sample in its range may be deleted or
+    /// expired.
     pub(super) fn label_names_of_left(
         &self,
         request: SelectRequest<'_>,
     ) -> Result<Option<Vec<String>>, Error> {
-        let Some(selection) = self.select_if_deleted(request)? else {
+        let Some(selection) = self.select_if_partly_kept(request)? else {
             return Ok(None);
         };
         let mut names: BTreeSet<String> = BTreeSet::new();
@@ -159,13 +165,14 @@ impl StoreReader {
         Ok(Some(names.into_iter().collect()))
     }
 
-    /// Returns the sorted values of a label if a sample in the range of the request may be deleted.
+    /// Returns the sorted values of a label if a sample in the range of the request may be deleted
+    /// or expired.
     pub(super) fn label_values_of_left(
         &self,
         name: &str,
         request: SelectRequest<'_>,
     ) -> Result<Option<Vec<Vec<u8>>>, Error> {
-        let Some(selection) = self.select_if_deleted(request)? else {
+        let Some(selection) = self.select_if_partly_kept(request)? else {
             return Ok(None);
         };
         let mut memory: Reservation = request.budget.create_reservation();

@@ -11,6 +11,7 @@ use crate::block::Block;
 use crate::blocks::OpenBlock;
 use crate::error::StorageError;
 use crate::ids::SeriesRef;
+use crate::parts::retention_rules::RetentionCutoffs;
 use firn_model::budget::Reservation;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::{ExemplarResult, SeriesExemplarResult, SeriesExemplars, TimedExemplar};
@@ -30,6 +31,8 @@ const EXEMPLAR_BYTES: usize = 2 * (size_of::<ExemplarResult>() + 32);
 /// Exemplars found so far, by the labels of their series.
 struct ExemplarCollector {
     series: BTreeMap<Labels, SeriesExemplars>,
+    /// The first time that is kept for each series, if there are rules.
+    cutoffs: Option<RetentionCutoffs>,
     memory: Reservation,
 }
 
@@ -40,8 +43,14 @@ impl ExemplarCollector {
             .map(|bytes| EXEMPLAR_BYTES + 2 * bytes)
             .sum::<usize>();
         self.memory.grow(series.as_bytes().len() + bytes)?;
-        let all = self.series.entry(series).or_default();
-        of_series.iter().for_each(|(_, e)| all.push(0, e));
+        let cutoff = match &self.cutoffs {
+            Some(cutoffs) => cutoffs.of_series(series.as_ref()),
+            None => i64::MIN,
+        };
+        for (_, exemplar) in of_series.iter().filter(|(_, e)| e.time >= cutoff) {
+            let all = self.series.entry(series.clone()).or_default();
+            all.push(0, exemplar);
+        }
         Ok(())
     }
 
@@ -77,6 +86,7 @@ impl StoreReader {
         }
         let mut found = ExemplarCollector {
             series: BTreeMap::new(),
+            cutoffs: self.parts.retention_policy().cutoffs(),
             memory: request.budget.create_reservation(),
         };
         self.collect_ring_exemplars(request, &mut found)?;

@@ -18,7 +18,7 @@ use crate::blocks::{BlockKind, BlocksView, OpenBlock};
 use crate::damage::{self, Damage, DamageKind, DamageList};
 use crate::error::StorageError;
 use crate::sync::lock;
-use crate::tombstones::{DeletedSeriesCheck, hide_deleted};
+use crate::tombstones::{DeletedRuns, SampleCheck, hide_deleted};
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
@@ -53,7 +53,7 @@ impl StoreReader {
         head: HeadSelection,
         view: Arc<BlocksView>,
         request: SelectRequest<'_>,
-        check: DeletedSeriesCheck,
+        check: SampleCheck,
     ) -> Result<Arc<dyn Selection>, Error> {
         let mut memory = request.budget.create_reservation();
         let mut joined =
@@ -107,18 +107,21 @@ impl StoreReader {
     }
 }
 
-/// Returns the matching series of one block, without those whose samples are deleted.
+/// Returns the matching series of one block, without those that have no sample in the range.
 fn find_in_block(
     open: &OpenBlock,
     view: &BlocksView,
     request: SelectRequest<'_>,
-    check: DeletedSeriesCheck,
+    check: SampleCheck,
     memory: &mut Reservation,
 ) -> Result<Vec<u32>, Error> {
     let mut ordinals = open
         .block
         .lookup(request.matchers, request.cancel, memory)?;
-    if let Some(deleted) = view.tombstones.of_block(open.entry.id) {
+    let deleted = view.tombstones.of_block(open.entry.id);
+    if deleted.is_some() || check == SampleCheck::All {
+        let none = DeletedRuns::default();
+        let deleted = deleted.map_or(&none, |deleted| deleted);
         retain_left_series(open, deleted, request.range, check, &mut ordinals);
     }
     Ok(ordinals)

@@ -24,6 +24,7 @@ mod page_memory;
 mod peaks;
 mod remote_log;
 mod retention;
+mod retention_rules;
 mod retirement;
 mod snapshot;
 mod stuck_groups;

@@ -8,7 +8,7 @@
 //! the store pass through `store_settings.rs` of the binary, values for queries through
 //! `QuerySettings` of the server.
 
-use super::{access, aggregation, cluster};
+use super::{access, aggregation, cluster, retention_rules};
 use ConfigValueShape::{Bool, Choice, Duration, List, Path, Section, Size, Text, WholeCount};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape, key};
 use firn_config_schema::section::ConfigSection;
@@ -72,6 +72,15 @@ pub const KEYS: &[ConfigKey] = &[
          `{__name__=\"up\",job=\"node\"}`. With `regex: true` it is a regular expression that must \
          match the whole text. The error contains the `reason`. Rules are not blocked. A config \
          reload applies changes.",
+    ),
+    key("retention", List(&Section(&[retention_rules::KEYS]))).explained(
+        "[]",
+        "Retention times of matching series: a list of `{match, keep}`, such as \
+         `{match: '{env=\"dev\"}', keep: 3d}`. The first rule whose selector matches a series \
+         determines how long Firn keeps its samples, counted from the newest sample of the store; \
+         the retention time of the server applies to all other series. A retention size applies \
+         in addition. See \
+         [retention](operations/retention-and-snapshots.md#retention-of-matching-series). A config reload applies changes.",
     ),
     key("duplicates", Choice(&["keep-first", "keep-last", "max"])).explained(
         "keep-first",

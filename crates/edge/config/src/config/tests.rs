@@ -245,6 +245,23 @@ fn config_not_understood_names_place_and_key() {
             "2:21: firn.blocked_queries[0]: pattern is missing or empty",
         ),
         (
+            "firn:\n  retention: [{match: '{a=\"b\"}', keep: 3d}, {match: '{a=}', keep: 1d}]\n",
+            "2:57: firn.retention: match: 1:4: parse error: unexpected \"}\" in label matching, \
+             expected string",
+        ),
+        (
+            "firn:\n  retention: [{match: '{}', keep: 3d}]\n",
+            "2:23: firn.retention: match: the selector has no matcher",
+        ),
+        (
+            "firn:\n  retention: [{match: up, keep: 0s}]\n",
+            "2:33: firn.retention: keep: must be greater than 0s",
+        ),
+        (
+            "firn:\n  retention: [{match: up}]\n",
+            "2:15: firn.retention[0]: keep is missing or empty",
+        ),
+        (
             "firn:\n  query_series_limit: -1.5\n",
             "2:23: firn.query_series_limit: not a count: \"-1.5\"",
         ),

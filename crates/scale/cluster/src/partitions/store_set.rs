@@ -137,7 +137,7 @@ impl LiveStoreSettings {
         if let Some(window_ms) = self.late_window_ms {
             store.set_late_window_ms(window_ms);
         }
-        if let Some(retention) = self.retention {
+        if let Some(retention) = self.retention.clone() {
             store.set_retention(retention.divide_among(shares));
         }
         if let Some(source) = &self.metadata_source {

@@ -1,8 +1,10 @@
-//! `firn tsdb analyze DIR [BLOCK]`: which labels a block is made of, in promtool's form.
+//! `firn tsdb analyze DIR [BLOCK]`: which labels a block is made of, in promtool's form. With a
+//! config it shows what retention rules keep ([`super::kept`]).
 //!
 //! A folder that a server uses may be looked at: a block never changes, and one that was replaced
 //! meanwhile is an error that a second run does not see.
 
+use super::kept;
 use super::progress::CommandProgressLine;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::budget::Budget;
@@ -46,6 +48,17 @@ pub fn command() -> Command {
                 .help("Also read the samples, and show their number and size"),
         )
         .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with_all(["extended", "match", "block"])
+                .help(
+                    "Instead show what each rule of firn.retention in this configuration file \
+                     keeps of all blocks",
+                ),
+        )
+        .arg(
             Arg::new("match").long("match").value_name("SELECTOR").help(
                 "Selector of the series to analyze, for example up{job=\"x\"} [default: all]",
             ),
@@ -68,6 +81,9 @@ pub fn command() -> Command {
 pub fn run(env: &Env, matches: &ArgMatches) -> Result<String, Error> {
     let dir = matches.get_one::<PathBuf>("dir").cloned();
     let dir = dir.unwrap_or_default();
+    if let Some(config) = matches.get_one::<PathBuf>("config") {
+        return kept::run(env, &dir, config);
+    }
     let selector = matches.get_one::<String>("match");
     let block = open(env, &dir, matches.get_one::<String>("block"))?;
     let progress = CommandProgressLine::new(0, "series");

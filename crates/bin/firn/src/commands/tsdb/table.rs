@@ -25,13 +25,18 @@ const HEAD: [&str; 9] = [
 pub fn table(blocks: &[ListedBlock], for_people: bool) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(blocks.iter().map(|block| row(block, for_people)));
+    align(&rows)
+}
+
+/// Formats the rows with columns of equal width, one line each.
+pub fn align<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| {
         let longest = rows.iter().map(|row| row[column].len() + 2).max();
         longest.unwrap_or(0).max(CELL_MIN)
     };
-    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
     let mut out = String::new();
-    for row in &rows {
+    for row in rows {
         let cells = row.iter().zip(&widths);
         let line: String = cells
             .map(|(cell, width)| format!("{cell:width$}"))

@@ -11,6 +11,7 @@ use crate::chunk::DuplicatePolicy;
 use crate::chunk::SampleColumns;
 use crate::error::StorageError;
 use crate::parts::options::{BlockSizeLimit, StoreOptions};
+use crate::parts::retention_rules::RetentionCutoffs;
 use crate::tombstones::{DeletedRuns, hide_deleted};
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
@@ -49,7 +50,7 @@ struct MergeInput {
 /// A complete merge, whose blocks are synced.
 pub(super) struct MergeResult {
     pub(super) plan: MergePlan,
-    /// The output blocks; none if all samples are deleted.
+    /// The output blocks; none if no sample is kept.
     pub(super) metas: Vec<BlockMeta>,
     /// The tombstones that were applied to each input.
     pub(super) deleted: Vec<(BlockId, Option<Arc<DeletedRuns>>)>,
@@ -99,6 +100,9 @@ pub(super) struct MergeJob {
     source: BlockSpec,
     block_max: BlockSizeLimit,
     duplicates: DuplicatePolicy,
+    /// The first time that is kept for each series, at the start of the merge; `None` if all
+    /// samples of the inputs are kept.
+    cutoffs: Option<RetentionCutoffs>,
     columns: SampleColumns,
     exemplars: SeriesExemplars,
     /// The metric metadata of all inputs.
@@ -111,8 +115,8 @@ pub(super) struct MergeJob {
     pub(super) samples_in: u64,
     /// Number of samples read so far.
     pub(super) samples_done: u64,
-    /// Number of series without a sample that is not deleted.
-    deleted_series: u64,
+    /// Number of series without a sample that is kept.
+    omitted_series: u64,
 }
 
 impl MergeInput {
@@ -136,6 +140,7 @@ impl MergeJob {
         blocks: &Blocks,
         merge: MergePlan,
         options: &StoreOptions,
+        cutoffs: Option<RetentionCutoffs>,
     ) -> Result<Self, MergeFailure> {
         // A separate cache, so that the merge does not displace the units that queries use.
         let cache = blocks.new_separate_cache(CACHE_BYTES);
@@ -182,7 +187,8 @@ impl MergeJob {
             dir: blocks.dir().to_path_buf(),
             samples_in: merge.inputs.iter().map(|block| block.samples).sum(),
             samples_done: 0,
-            deleted_series: 0,
+            omitted_series: 0,
+            cutoffs: cutoffs.filter(|cutoffs| merge.range.min < cutoffs.latest()),
             merge,
             inputs,
             writer,
@@ -298,9 +304,13 @@ impl MergeJob {
         if has_deleted {
             columns.forget_reset_hints();
         }
+        if let Some(cutoffs) = &self.cutoffs {
+            let cutoff = cutoffs.of_series(LabelsRef::from_canonical(&self.next_labels));
+            columns.remove_from(0, |time| time < cutoff);
+        }
         if columns.times.is_empty() {
             self.exemplars.clear();
-            self.deleted_series += 1;
+            self.omitted_series += 1;
             return Ok(());
         }
         self.write_series()
@@ -355,7 +365,7 @@ impl MergeJob {
             &self.inputs,
             &self.written,
             self.samples_done,
-            self.deleted_series,
+            self.omitted_series,
         );
         let deleted = self.inputs.into_iter();
         Ok(MergeResult {
@@ -376,10 +386,10 @@ impl MergeJob {
     }
 }
 
-/// Panics if a series of an input, except for the `deleted` ones, is missing in the output, or if
+/// Panics if a series of an input, except for the `omitted` ones, is missing in the output, or if
 /// the output has more samples than the merge read. The commit deletes the inputs, so an error here
 /// would lose data.
-fn assert_complete(inputs: &[MergeInput], written: &[BlockMeta], read: u64, deleted: u64) {
+fn assert_complete(inputs: &[MergeInput], written: &[BlockMeta], read: u64, omitted: u64) {
     let (mut most, mut all) = (0, 0);
     for input in inputs {
         let count = input.block.series_count();
@@ -388,7 +398,7 @@ fn assert_complete(inputs: &[MergeInput], written: &[BlockMeta], read: u64, dele
         all += u64::from(count);
     }
     let series: u64 = written.iter().map(|meta| u64::from(meta.series)).sum();
-    let series = series + deleted;
+    let series = series + omitted;
     assert!(
         (most..=all).contains(&series),
         "{series} series of {all}, {most} of them in one input"

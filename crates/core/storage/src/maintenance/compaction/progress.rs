@@ -1,5 +1,6 @@
 //! Progress of the compaction of a store. Contains only data; the logic is in [`super`].
 
+use super::expiry::ExpiryChecks;
 use super::merging::MergeJob;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
@@ -16,6 +17,8 @@ pub(crate) struct CompactionState {
 #[derive(Default)]
 pub(in crate::maintenance) struct CompactionProgress {
     pub(super) merging: Option<MergeJob>,
+    /// Blocks that were checked for expired series.
+    pub(super) expiry: ExpiryChecks,
     /// Time of the next attempt after a failure, on the monotonic clock.
     pub(super) not_before: Duration,
 }

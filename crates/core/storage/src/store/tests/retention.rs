@@ -41,6 +41,7 @@ fn times(store: &Store) -> Vec<i64> {
 fn limit(time_ms: i64, bytes: Option<u64>, percent: Option<f64>) -> RetentionLimits {
     RetentionLimits {
         time_ms,
+        rules: RetentionRules::default(),
         bytes,
         percent,
     }

@@ -243,6 +243,7 @@ fn store_on_a_snapshot_writes_into_no_file_of_the_original() {
         time_ms: 5 * MINUTE,
         bytes: None,
         percent: None,
+        rules: RetentionRules::default(),
     });
     store.close().unwrap();
     assert!(

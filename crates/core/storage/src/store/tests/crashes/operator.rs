@@ -151,9 +151,9 @@ impl History {
             Some(self.rng.next_below(60_000))
         };
         let retention = RetentionLimits {
-            time_ms: self.options.retention_ms,
             bytes: self.options.retention_bytes,
             percent: None,
+            ..self.options.retention()
         };
         self.store().set_retention(retention);
     }
