@@ -31,6 +31,7 @@ mod limits;
 mod locks;
 mod mirror;
 mod otlp;
+mod plans;
 mod profiles;
 mod query_log;
 mod raw;

@@ -21,6 +21,12 @@ pub trait Clock: Send + Sync {
 
     /// Returns the time since a fixed moment, which never decreases.
     fn monotonic(&self) -> Duration;
+
+    /// Returns the processor time of the calling thread, for measurements. A clock that cannot
+    /// measure it returns the elapsed time instead.
+    fn thread_time(&self) -> Duration {
+        self.monotonic()
+    }
 }
 
 /// A source of random numbers. It is seeded in tests and unpredictable in production.

@@ -232,6 +232,41 @@ pub struct DeleteRequest<'a> {
     pub budget: &'a Budget,
 }
 
+/// The part of a matcher in the look-up of a selector. A store returns one for each matcher of a
+/// request, in the same order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatcherCost {
+    /// Number of series in the index that satisfy the matcher alone, whether or not they have
+    /// samples in the range. `None` if the store cannot determine it.
+    pub series: Option<u64>,
+    /// True if the look-up does not read the postings of the matcher, but checks it on each series
+    /// that satisfies the other matchers.
+    pub is_deferred: bool,
+}
+
+/// The data that the reads of a selection have needed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCosts {
+    /// Number of encoded bytes: chunks, pages and units of blocks, from memory or from the disk.
+    pub bytes: u64,
+    /// Number of pages and units that were in a cache.
+    pub cache_hits: u64,
+    /// Number of pages and units that were read from the disk.
+    pub cache_misses: u64,
+}
+
+impl std::ops::Add for ReadCosts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            cache_hits: self.cache_hits + other.cache_hits,
+            cache_misses: self.cache_misses + other.cache_misses,
+        }
+    }
+}
+
 /// A store that can be read. Queries, the API and rules use it.
 pub trait Select: Send + Sync {
     /// Returns the matching series, each once, in the order in which the store created them.
@@ -244,6 +279,13 @@ pub trait Select: Send + Sync {
     /// Returns the matching series, whose samples will not be read.
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.select(request)
+    }
+
+    /// Returns the part of each matcher in the look-up of a request, which costs about as much as
+    /// the look-up itself and ignores the limit on series. A store without an index knows nothing
+    /// about it.
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        Ok(vec![MatcherCost::default(); request.matchers.len()])
     }
 
     /// Returns the label names of the matching series, sorted.
@@ -313,6 +355,11 @@ pub trait Selection: Send + Sync {
     /// selection.
     fn loss_warnings(&self) -> DataLossWarnings {
         DataLossWarnings::default()
+    }
+
+    /// Returns the data that the reads so far have needed. Zero for samples from other servers.
+    fn read_costs(&self) -> ReadCosts {
+        ReadCosts::default()
     }
 }
 

@@ -13,13 +13,15 @@
 //!
 //! Each module imports only those before it in this list: [`account`] and [`annotations`],
 //! [`rows`], [`tally`], [`kernels`], [`operators`] with [`run`], [`evaluator`], [`result`],
-//! [`counts`].
+//! [`counts`], [`explain`] with its hints. [`meter`] is used by all of them.
 
 pub(crate) mod account;
 pub(crate) mod annotations;
 mod counts;
 mod evaluator;
+mod explain;
 pub(crate) mod kernels;
+pub(crate) mod meter;
 pub(crate) mod operators;
 mod result;
 pub(crate) mod rows;
@@ -28,16 +30,21 @@ pub(crate) mod tally;
 
 use crate::ast::{Expr, ValueType};
 use crate::durations::{self, DurationContext};
-use crate::eval::account::QueryAccount;
+use crate::eval::account::{QueryAccount, grow};
 use crate::eval::annotations::QueryAnnotations;
 use crate::eval::evaluator::Evaluator;
+use crate::eval::explain::{EvaluatedPlan, ReportBuilder};
+use crate::eval::meter::{EvalMeter, MeteredCompute};
 use crate::eval::run::EvalContext;
 use crate::eval::tally::SampleTally;
 use crate::parser::parse_within;
 use crate::plan::{PlanNode, QueryTimes, plan, plan_unshared};
+use crate::report::{PlanReport, ReportSources};
 use crate::request::{EvalTime, Options, QueryContext};
 use crate::value::{PromqlError, QueryResult};
+use firn_model::budget::Reservation;
 use firn_model::sync::lock;
+use std::sync::Arc;
 
 /// Parses and evaluates the query `text`. Annotations contain positions in the text.
 pub fn query(
@@ -61,13 +68,102 @@ pub fn query_expr(
     evaluate(ctx, expr.clone(), None, time, options)
 }
 
+/// Returns the plan of the query `text` and the reservation for its memory, without evaluating it.
+/// Look-ups in the index determine the part of each matcher; no samples are read.
+pub fn explain(
+    ctx: &QueryContext<'_>,
+    sources: ReportSources<'_>,
+    text: &str,
+    time: EvalTime,
+    options: &Options,
+) -> Result<(PlanReport, Reservation), PromqlError> {
+    let mut memory = ctx.budget.create_reservation();
+    let expr = parse_within(text, options.features, &mut memory)?;
+    let (expr, times) = resolve(expr, time)?;
+    let node = plan_unshared(&expr, &times);
+    ReportBuilder::new(ctx, sources, options, None).build(&expr, &node, times.grid())
+}
+
+/// Evaluates the query `text` like [`query`] with [`Options::counts_samples`], and returns its plan
+/// with the resources that each operation used. The reservation for the memory of the plan is part
+/// of the one of the result.
+pub fn analyze(
+    ctx: &QueryContext<'_>,
+    sources: ReportSources<'_>,
+    text: &str,
+    time: EvalTime,
+    options: &Options,
+) -> Result<(QueryResult, PlanReport), PromqlError> {
+    let mut memory = ctx.budget.create_reservation();
+    let expr = parse_within(text, options.features, &mut memory)?;
+    let (expr, times) = resolve(expr, time)?;
+    let node = plan_unshared(&expr, &times);
+    let tally = SampleTally::default();
+    let meter = Arc::new(EvalMeter::new(&node, sources.clock, ctx.budget));
+    let compute = MeteredCompute::new(ctx.compute, &meter);
+    let metered = QueryContext {
+        compute: &compute,
+        ..*ctx
+    };
+    let recorders = EvalRecorders {
+        tally: Some(&tally),
+        meter: Some(&meter),
+    };
+    let outcome = run(&metered, &node, recorders, Some(text), time, options);
+    meter.finish();
+    let step_ms = options.default_subquery_step_ms;
+    let (counts, samples) = counts::of_nodes(&expr, &node, times.grid(), &tally, step_ms);
+    let mut result = match (outcome, ctx.failed_counts) {
+        (Ok(result), _) => result,
+        (Err(e), Some(told)) => {
+            *lock(told) = counts;
+            return Err(e);
+        }
+        (Err(e), None) => return Err(e),
+    };
+    result.counts = Some(counts);
+    let evaluated = EvaluatedPlan {
+        meter: &meter,
+        tally: &tally,
+        samples,
+    };
+    let builder = ReportBuilder::new(ctx, sources, options, Some(evaluated));
+    let (report, memory) = builder.build(&expr, &node, times.grid())?;
+    grow(&mut result.memory, memory.bytes())?;
+    Ok((result, report))
+}
+
 fn evaluate(
     ctx: &QueryContext<'_>,
-    mut expr: Expr,
+    expr: Expr,
     text: Option<&str>,
     time: EvalTime,
     options: &Options,
 ) -> Result<QueryResult, PromqlError> {
+    let (expr, times) = resolve(expr, time)?;
+    if !options.counts_samples {
+        let recorders = EvalRecorders::default();
+        return run(ctx, &plan(&expr, &times), recorders, text, time, options);
+    }
+    let (node, tally) = (plan_unshared(&expr, &times), SampleTally::default());
+    let recorders = EvalRecorders {
+        tally: Some(&tally),
+        meter: None,
+    };
+    let mut outcome = run(ctx, &node, recorders, text, time, options);
+    let step_ms = options.default_subquery_step_ms;
+    let counted = || counts::from_evaluation(&expr, &node, times.grid(), &tally, step_ms);
+    match (&mut outcome, ctx.failed_counts) {
+        (Ok(result), _) => result.counts = Some(counted()),
+        // Parts that were not evaluated because of the error are not counted.
+        (Err(_), Some(told)) => *lock(told) = counted(),
+        (Err(_), None) => {}
+    }
+    outcome
+}
+
+/// Checks the type of an expression and resolves its durations at the times of the query.
+fn resolve(mut expr: Expr, time: EvalTime) -> Result<(Expr, QueryTimes), PromqlError> {
     let times = QueryTimes::from_eval_time(time);
     let is_range = matches!(time, EvalTime::Range { .. });
     if is_range && !matches!(expr.value_type(), ValueType::Scalar | ValueType::Vector) {
@@ -81,27 +177,21 @@ fn evaluate(
         range_ms: times.end - times.start,
     };
     durations::resolve(&mut expr, context)?;
-    if !options.counts_samples {
-        return run(ctx, &plan(&expr, &times), None, text, time, options);
-    }
-    let (node, tally) = (plan_unshared(&expr, &times), SampleTally::default());
-    let mut outcome = run(ctx, &node, Some(&tally), text, time, options);
-    let step_ms = options.default_subquery_step_ms;
-    let counted = || counts::from_evaluation(&expr, &node, times.grid(), &tally, step_ms);
-    match (&mut outcome, ctx.failed_counts) {
-        (Ok(result), _) => result.counts = Some(counted()),
-        // Parts that were not evaluated because of the error are not counted.
-        (Err(_), Some(told)) => *lock(told) = counted(),
-        (Err(_), None) => {}
-    }
-    outcome
+    Ok((expr, times))
 }
 
-/// Evaluates a plan. If samples are counted, the evaluator records those of each node in `tally`.
+/// The recorders of an evaluation: of the samples of each node, and of its other resources.
+#[derive(Clone, Copy, Default)]
+struct EvalRecorders<'a> {
+    tally: Option<&'a SampleTally>,
+    meter: Option<&'a Arc<EvalMeter>>,
+}
+
+/// Evaluates a plan and records its nodes.
 fn run(
     ctx: &QueryContext<'_>,
     node: &PlanNode,
-    tally: Option<&SampleTally>,
+    recorders: EvalRecorders<'_>,
     text: Option<&str>,
     time: EvalTime,
     options: &Options,
@@ -109,12 +199,13 @@ fn run(
     let times = QueryTimes::from_eval_time(time);
     let is_range = matches!(time, EvalTime::Range { .. });
     let account = QueryAccount::new(ctx.budget, ctx.cancel, options);
+    let account = account.with_meter(recorders.meter.cloned());
     account.check()?;
     let mut evaluator = Evaluator::new(EvalContext {
         ctx,
         account: &account,
         options,
-        tally,
+        tally: recorders.tally,
         notes: QueryAnnotations::default(),
     });
     let (value, memory) = result::evaluate_plan(&mut evaluator, node, &times, is_range)?;

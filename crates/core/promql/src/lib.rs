@@ -38,12 +38,13 @@ pub mod parser;
 mod plan;
 pub mod printer;
 mod quote;
+pub mod report;
 mod request;
 pub mod script;
 mod syntax_error;
 pub mod texts;
 pub mod value;
 
-pub use eval::{query, query_expr};
+pub use eval::{analyze, explain, query, query_expr};
 pub use features::Features;
 pub use request::{EvalTime, Options, QueryContext};

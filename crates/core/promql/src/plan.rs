@@ -61,6 +61,14 @@ impl PlanNode {
         }
     }
 
+    /// Calls `visit` with this node and all its descendants, parents before children.
+    pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a PlanNode)) {
+        visit(self);
+        for child in self.children() {
+            ensure_stack(|| child.visit(visit));
+        }
+    }
+
     /// Returns the direct children of the node, the parameter of an aggregation first.
     fn children(&self) -> Vec<&PlanNode> {
         match &self.kind {

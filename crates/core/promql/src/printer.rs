@@ -185,7 +185,8 @@ fn write_series(vector: &VectorSelector, f: &mut fmt::Formatter<'_>) -> fmt::Res
     write!(f, "{{{}}}", matchers.join(","))
 }
 
-fn format_matcher(matcher: &Matcher) -> String {
+/// Returns the text of a matcher: `job="x"`.
+pub(crate) fn format_matcher(matcher: &Matcher) -> String {
     let op = match matcher.op() {
         MatchOp::Equal => "=",
         MatchOp::NotEqual => "!=",

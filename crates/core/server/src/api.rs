@@ -25,6 +25,7 @@ pub(crate) mod operations;
 pub(crate) mod origin;
 pub(crate) mod otlp;
 pub(crate) mod page;
+mod plan;
 pub(crate) mod queries;
 pub(crate) mod query;
 pub(crate) mod read;

@@ -4,6 +4,7 @@ use firn_model::budget::Reservation;
 use firn_model::matcher::Matcher;
 use firn_promql::ast::Expr;
 use firn_promql::printer::pretty;
+use firn_promql::report::{PlanReport, ReportSources};
 use firn_promql::value::{PromqlError, QueryResult};
 use firn_promql::{EvalTime, Features, Options, QueryContext, parser};
 
@@ -28,6 +29,31 @@ pub trait QueryEngine: Send + Sync {
         options: &Options,
     ) -> Result<QueryResult, PromqlError> {
         firn_promql::query_expr(context, expr, time, options)
+    }
+
+    /// Evaluates the query `text` and returns its plan with the resources of each operation.
+    fn analyze(
+        &self,
+        context: &QueryContext<'_>,
+        sources: ReportSources<'_>,
+        text: &str,
+        time: EvalTime,
+        options: &Options,
+    ) -> Result<(QueryResult, PlanReport), PromqlError> {
+        firn_promql::analyze(context, sources, text, time, options)
+    }
+
+    /// Returns the plan of the query `text` and the reservation for its memory, without evaluating
+    /// it.
+    fn explain(
+        &self,
+        context: &QueryContext<'_>,
+        sources: ReportSources<'_>,
+        text: &str,
+        time: EvalTime,
+        options: &Options,
+    ) -> Result<(PlanReport, Reservation), PromqlError> {
+        firn_promql::explain(context, sources, text, time, options)
     }
 
     /// Parses a series selector, as in `match[]`, and returns its matchers. Here and in the

@@ -13,7 +13,9 @@ use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
-use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
+use firn_model::store::{
+    ExemplarRequest, MatcherCost, MetadataRequest, ReadCosts, Select, SelectRequest, Selection,
+};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::{SpanContext, TraceSpan};
@@ -99,6 +101,10 @@ impl Select for TracedStore {
         Ok(self.selected(found?))
     }
 
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        self.look_up("explain", request, |s, r| s.explain(r), Vec::len)
+    }
+
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
         self.look_up("labelNames", request, |s, r| s.label_names(r), Vec::len)
     }
@@ -175,6 +181,10 @@ impl Selection for TracedSelection {
 
     fn loss_warnings(&self) -> DataLossWarnings {
         self.found.loss_warnings()
+    }
+
+    fn read_costs(&self) -> ReadCosts {
+        self.found.read_costs()
     }
 }
 

@@ -13,7 +13,9 @@ use firn_model::labels::Labels;
 use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
-use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
+use firn_model::store::{
+    ExemplarRequest, MatcherCost, MetadataRequest, ReadCosts, Select, SelectRequest, Selection,
+};
 use firn_model::tenant::TenantId;
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,6 +70,10 @@ impl Select for WatchedStore {
 
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.look_up(|store| store.select_labels(request))
+    }
+
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        self.look_up(|store| store.explain(request))
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
@@ -128,5 +134,9 @@ impl Selection for WatchedSelection {
 
     fn loss_warnings(&self) -> DataLossWarnings {
         self.found.loss_warnings()
+    }
+
+    fn read_costs(&self) -> ReadCosts {
+        self.found.read_costs()
     }
 }

@@ -116,6 +116,34 @@ pub(crate) fn build_conditions<'a, I: LookupIndex<'a>>(
     Some(conditions)
 }
 
+/// Returns the number of series that satisfy a matcher alone, of `all` series of the index. Finds
+/// the terms of the matcher, whatever that costs.
+pub(crate) fn count_series<'a, I: LookupIndex<'a>>(
+    index: &I,
+    matcher: &'a Matcher,
+    all: usize,
+    cancel: &CancelToken,
+) -> Result<u64, Error> {
+    let or_absent = matcher.matches_empty();
+    let Some(label) = index.label(matcher.name()) else {
+        return Ok(if or_absent { all as u64 } else { 0 });
+    };
+    if matcher.matches_everything() {
+        return Ok(all as u64);
+    }
+    let mut lists = MatcherPostings::from_matcher(matcher);
+    if !lists.are_known() {
+        lists = MatcherPostings::Terms(index.find_terms(label, &lists, cancel)?);
+    }
+    let listed = index.next_step(label, &lists).series_max;
+    let satisfied = if or_absent {
+        all.saturating_sub(listed)
+    } else {
+        listed
+    };
+    Ok(satisfied as u64)
+}
+
 /// Removes and returns the condition that leaves the fewest series. Finds the terms of further
 /// conditions as long as this costs less than the cheapest known step. Returns `None` if checking
 /// all series is cheaper than reading any list, because there are few of them or no list is known.

@@ -6,6 +6,7 @@
 //! are merged from its sources, and [`plain`] reads them without a copy if the sources do not
 //! overlap.
 
+mod costs;
 mod deleted;
 mod exemplars;
 mod head_read;
@@ -33,6 +34,7 @@ use crate::sealed::SealedPages;
 use crate::sealed::directory::{PageLists, SealedPageEntry};
 use crate::sync::{Mutex, lock};
 use crate::tombstones::{DeletedRuns, SampleCheck, StoreTombstones};
+use costs::ReadCostCounters;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::CancelToken;
 use firn_model::columns::{LabelColumn, SeriesBatch};
@@ -41,7 +43,7 @@ use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::losses::DataLossWarnings;
 use firn_model::sample::{TimeRange, TimestampMs};
-use firn_model::store::{SelectRequest, Selection};
+use firn_model::store::{ReadCosts, SelectRequest, Selection};
 use head_read::HeadCopies;
 use late::LateReadRule;
 use losses::GroupPageState;
@@ -78,6 +80,8 @@ struct HeadSelection {
     budget: Budget,
     /// Samples that reads could not return because of damage.
     losses: DataLossWarnings,
+    /// Pages and units of blocks that reads have opened.
+    costs: ReadCostCounters,
     /// Working memory of finished reads, for reuse.
     idle: Mutex<Vec<SeriesReadScratch>>,
     /// Deleted samples, which reads skip.
@@ -248,6 +252,7 @@ impl StoreReader {
             memory: request.budget.create_reservation(),
             budget: request.budget.clone(),
             losses: DataLossWarnings::default(),
+            costs: ReadCostCounters::default(),
             idle: Mutex::default(),
             tombstones: Arc::default(),
             view: None,
@@ -318,6 +323,12 @@ impl Selection for HeadSelection {
 
     fn loss_warnings(&self) -> DataLossWarnings {
         self.losses.clone()
+    }
+
+    fn read_costs(&self) -> ReadCosts {
+        let mut costs = self.costs.load();
+        costs.bytes += self.head.encoded_bytes() as u64;
+        costs
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {

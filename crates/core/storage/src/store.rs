@@ -59,8 +59,8 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
-    Append, AppendBounds, DeleteRequest, ExemplarRequest, MetadataRequest, Select, SelectRequest,
-    Selection, Ticket,
+    Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest, Select,
+    SelectRequest, Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use std::ops::RangeInclusive;
@@ -448,6 +448,10 @@ impl Select for Store {
 
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.reader.select_labels(request)
+    }
+
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        self.reader.explain(request)
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {

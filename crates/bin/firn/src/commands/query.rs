@@ -6,6 +6,7 @@
 
 mod analyze;
 mod client;
+mod plan;
 mod print;
 
 use super::arguments::{NOT_UNDERSTOOD, texts};
@@ -17,6 +18,7 @@ pub(super) use client::{get, post};
 use firn_mirror::api::label_values;
 use firn_model::go_time::parse_rfc3339;
 use firn_model::units::parse_duration;
+use plan::PlanParameter;
 use std::process::ExitCode;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -101,6 +103,7 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .args([http_config(), format()].map(|arg| arg.global(true)))
+        .args(plan::arguments())
         .subcommands(kinds)
         .subcommand(analyze_command())
 }
@@ -181,6 +184,7 @@ struct QueryArguments {
     matchers: Vec<String>,
     client: CommandClient,
     is_json: bool,
+    report: Option<PlanParameter>,
 }
 
 impl QueryArguments {
@@ -197,6 +201,7 @@ impl QueryArguments {
             matchers: matchers.into_iter().flatten().cloned().collect(),
             client: client_of(matches, &text("server").unwrap_or_default())?,
             is_json: text("format").as_deref() == Some("json"),
+            report: PlanParameter::from_matches(matches),
         })
     }
 }
@@ -220,6 +225,12 @@ fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, String> {
 }
 
 fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryCommandError> {
+    if let Some(report) = PlanParameter::from_matches(matches)
+        && !matches!(kind, "instant" | "range")
+    {
+        let why = format!("--{} needs the command instant or range", report.name());
+        return Err(QueryCommandError::Usage(why));
+    }
     if kind == "analyze" {
         let server = matches.get_one::<String>("server");
         let client = client_of(matches, server.map_or("", String::as_str))?;
@@ -242,8 +253,23 @@ fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryCommandError>
 fn instant(a: &QueryArguments, expr: &str) -> Result<String, QueryCommandError> {
     let time = seconds(a.time.as_deref(), "evaluation time")?.unwrap_or_else(now);
     let params: Params<'_> = vec![("query", expr.to_owned()), ("time", time.to_string())];
-    let data = client::post(&a.client, "/api/v1/query", &params)?;
-    Ok(print::value(&data, a.is_json))
+    evaluate(a, "/api/v1/query", params)
+}
+
+/// Sends a query and returns its result, or its plan if the command line asks for it.
+fn evaluate(
+    a: &QueryArguments,
+    path: &str,
+    mut params: Params<'_>,
+) -> Result<String, QueryCommandError> {
+    if let Some(report) = a.report {
+        params.push((report.name(), "1".to_owned()));
+    }
+    let data = client::post(&a.client, path, &params)?;
+    match a.report {
+        Some(report) => plan::text(&data, report, a.is_json).map_err(QueryCommandError::Other),
+        None => Ok(print::value(&data, a.is_json)),
+    }
 }
 
 fn range(a: &QueryArguments, expr: &str) -> Result<String, QueryCommandError> {
@@ -263,8 +289,7 @@ fn range(a: &QueryArguments, expr: &str) -> Result<String, QueryCommandError> {
         ("end", end.to_string()),
         ("step", step.to_string()),
     ];
-    let data = client::post(&a.client, "/api/v1/query_range", &params)?;
-    Ok(print::value(&data, a.is_json))
+    evaluate(a, "/api/v1/query_range", params)
 }
 
 fn series(a: &QueryArguments) -> Result<String, QueryCommandError> {

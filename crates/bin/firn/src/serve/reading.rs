@@ -25,7 +25,9 @@ use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
-use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
+use firn_model::store::{
+    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection,
+};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::SpanContext;
@@ -312,6 +314,11 @@ impl Select for RemoteReadStore {
 
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.look_up(request, true)
+    }
+
+    /// Returns the costs of matchers in the local store.
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        self.local.explain(request)
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {

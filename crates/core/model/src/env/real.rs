@@ -37,7 +37,11 @@ pub fn system_env() -> io::Result<Env> {
 /// Returns the time since the start of the machine, including suspends, which
 /// [`Clock::monotonic`] does not count. For leases, during which another process must not act.
 pub fn boot_time() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
+    read_clock(ClockId::Boottime)
+}
+
+fn read_clock(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanos)
@@ -57,6 +61,10 @@ impl Clock for SystemClock {
 
     fn monotonic(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn thread_time(&self) -> Duration {
+        read_clock(ClockId::ThreadCPUTime)
     }
 }
 

@@ -6,6 +6,7 @@
 //! query's [`Budget`] before they are allocated. Cancellation is checked once per series, or more
 //! often if a series takes long; a check is one atomic load.
 
+use crate::eval::meter::EvalMeter;
 use crate::request::Options;
 use crate::value::{PromqlError, QueryStats};
 use firn_model::budget::{Budget, Reservation};
@@ -15,7 +16,7 @@ use firn_model::losses::DataLossWarnings;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::Selection;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The counters at the beginning of a part of an evaluation, or the cost of that part.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,6 @@ pub(crate) struct EvalCost {
 }
 
 /// The counters of one query, shared by all its threads.
-#[derive(Debug)]
 pub(crate) struct QueryAccount<'a> {
     budget: &'a Budget,
     cancel: &'a CancelToken,
@@ -40,6 +40,8 @@ pub(crate) struct QueryAccount<'a> {
     total: AtomicU64,
     /// The losses of all selections that the query reads.
     losses: Mutex<Vec<DataLossWarnings>>,
+    /// Measures each plan node, if the query is analyzed.
+    meter: Option<Arc<EvalMeter>>,
 }
 
 impl<'a> QueryAccount<'a> {
@@ -54,7 +56,18 @@ impl<'a> QueryAccount<'a> {
             peak: AtomicU64::new(0),
             total: AtomicU64::new(0),
             losses: Mutex::default(),
+            meter: None,
         }
+    }
+
+    /// Measures each plan node with `meter`.
+    pub(crate) fn with_meter(self, meter: Option<Arc<EvalMeter>>) -> Self {
+        Self { meter, ..self }
+    }
+
+    /// Returns the meter of the query, if it is analyzed.
+    pub(crate) fn meter(&self) -> Option<&Arc<EvalMeter>> {
+        self.meter.as_ref()
     }
 
     /// Registers a selection that the query reads, so that its losses become warnings.

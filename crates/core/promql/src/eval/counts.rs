@@ -25,6 +25,7 @@ use crate::functions::FunctionId;
 use crate::grid::StepGrid;
 use crate::plan::{PlanNode, PlanNodeKind};
 use crate::value::SampleCounts;
+use rustc_hash::FxHashMap;
 use steps::StepSampleCounts;
 
 /// Returns the sample counts of the evaluation of `expr`, whose plan is `node`. Subqueries without
@@ -36,22 +37,57 @@ pub(crate) fn from_evaluation(
     tally: &SampleTally,
     default_step_ms: i64,
 ) -> SampleCounts {
+    count(expr, node, grid, tally, default_step_ms, false).0
+}
+
+/// The samples of plan nodes by their address: those of all steps, and those that were read.
+pub(crate) type NodeSamples = FxHashMap<usize, (u64, u64)>;
+
+/// Returns the sample counts like [`from_evaluation`], and those of each plan node, which add up to
+/// them.
+pub(crate) fn of_nodes(
+    expr: &Expr,
+    node: &PlanNode,
+    grid: StepGrid,
+    tally: &SampleTally,
+    default_step_ms: i64,
+) -> (SampleCounts, NodeSamples) {
+    let (counts, steps) = count(expr, node, grid, tally, default_step_ms, true);
+    let mut nodes = NodeSamples::default();
+    for (node, total, read) in steps.of_nodes() {
+        let samples = nodes.entry(node).or_default();
+        *samples = (samples.0 + total, samples.1 + read);
+    }
+    (counts, nodes)
+}
+
+fn count(
+    expr: &Expr,
+    node: &PlanNode,
+    grid: StepGrid,
+    tally: &SampleTally,
+    default_step_ms: i64,
+    by_node: bool,
+) -> (SampleCounts, StepSampleCounts) {
     let mut meter = SampleMeter {
         tally,
         default_step_ms,
+        by_node,
         held: 0,
         peak: 0,
         within_param: false,
     };
-    let mut steps = StepSampleCounts::new(grid.count);
+    let mut steps = StepSampleCounts::new(grid.count, by_node);
     meter.count_part((expr, node), grid, &mut steps, false);
-    SampleCounts {
-        total: steps.total(),
-        read: steps.read(),
+    let all = steps.all.clone();
+    let counts = SampleCounts {
+        total: all.total(),
+        read: all.read(),
         peak: meter.peak,
-        total_at: steps.total_at,
-        read_at: steps.read_at,
-    }
+        total_at: all.total_at,
+        read_at: all.read_at,
+    };
+    (counts, steps)
 }
 
 /// An expression and its plan node. The parts of an expression that was folded to a constant share
@@ -62,6 +98,8 @@ type Part<'a> = (&'a Expr, &'a PlanNode);
 struct SampleMeter<'a> {
     tally: &'a SampleTally,
     default_step_ms: i64,
+    /// True if the samples of each node are added up separately.
+    by_node: bool,
     held: u64,
     peak: u64,
     /// True inside the parameter of an aggregation. Prometheus does not search for constant values
@@ -106,11 +144,9 @@ impl SampleMeter<'_> {
         if grid.count == 0 {
             return StepSampleExtent::empty(0);
         }
-        let mut first = StepSampleCounts::new(1);
+        let mut first = StepSampleCounts::new(1, self.by_node);
         let value = self.count_value(part, grid.first_only(), &mut first);
-        let total = first.total();
-        steps.total_at.iter_mut().for_each(|at| *at += total);
-        steps.read_at[0] += first.read();
+        steps.add_repeated(first);
         self.held += value.size() * (grid.count as u64 - 1);
         self.record_peak(0);
         value.repeat(grid.count)
@@ -157,23 +193,20 @@ impl SampleMeter<'_> {
             }
             ExprKind::Vector(_) => {
                 let rows = self.tally.rows(node, grid.count);
-                steps.add(&rows.sizes);
+                steps.add(node, &rows.sizes);
                 self.set_held(self.held, rows.size());
                 rows
             }
             ExprKind::Matrix(_) => {
                 let windows = self.tally.windows(node, grid.count);
-                steps.add_windows(&windows.held, &windows.fresh);
+                steps.add_windows(node, &windows.held, &windows.fresh);
                 self.record_peak(windows.rise);
                 self.held += windows.left;
                 StepSampleExtent::empty(grid.count)
             }
             ExprKind::Subquery(subquery) => {
                 let (_, inner, inner_grid) = self.count_subquery(subquery, node, grid);
-                if let Some(last) = steps.total_at.last_mut() {
-                    *last += inner.total();
-                }
-                steps.merge_read(&inner, (grid, inner_grid), 0, 0);
+                steps.add_subquery(inner, (grid, inner_grid));
                 StepSampleExtent::empty(grid.count)
             }
             ExprKind::Aggregate(aggregate) => self.count_aggregate(aggregate, node, grid, steps),
@@ -224,12 +257,12 @@ impl SampleMeter<'_> {
         let PlanNodeKind::Subquery(of_plan) = &node.kind else {
             return (
                 StepSampleExtent::empty(0),
-                StepSampleCounts::new(0),
+                StepSampleCounts::new(0, self.by_node),
                 grid.first_only(),
             );
         };
         let inner_grid = of_plan.grid(grid, self.default_step_ms);
-        let mut inner = StepSampleCounts::new(inner_grid.count);
+        let mut inner = StepSampleCounts::new(inner_grid.count, self.by_node);
         let part = (&subquery.expr, &of_plan.inner);
         let value = if of_plan.inner.is_invariant && !self.within_param {
             self.count_once(part, inner_grid, &mut inner)
@@ -350,7 +383,7 @@ impl SampleMeter<'_> {
             0 => output.clone(),
             _ => noted,
         };
-        steps.add(&found.counts);
+        steps.add(selector, &found.counts);
         self.count_by_steps(self.held, &[], Some(&found), output)
     }
 
@@ -363,7 +396,7 @@ impl SampleMeter<'_> {
     ) -> StepSampleExtent {
         let base = self.count_part(base, grid, steps, node.is_invariant);
         let infos = StepSampleExtent::from_floats(self.tally.windows(node, grid.count).held);
-        steps.add(&infos.counts);
+        steps.add(node, &infos.counts);
         self.set_held(self.held, infos.size());
         // Prometheus continues to hold both sides of the join.
         self.count_by_steps(
@@ -391,7 +424,7 @@ impl SampleMeter<'_> {
             let (value, inner, inner_grid) = self.count_subquery(subquery, of_plan, grid);
             rows = value.size();
             let grids = (grid, inner_grid);
-            steps.merge_read(&inner, grids, planned.offset_ms, planned.range_ms);
+            steps.merge_read(inner, grids, planned.offset_ms, planned.range_ms);
             true
         } else {
             false
@@ -407,7 +440,7 @@ impl SampleMeter<'_> {
         } else {
             windows.fresh
         };
-        steps.add_windows(&windows.held, &fresh);
+        steps.add_windows(parts[range].1, &windows.held, &fresh);
         self.record_peak(windows.rise);
         self.held = (self.held + windows.left).saturating_sub(rows);
         self.recorded_output(node, grid)

@@ -79,7 +79,21 @@ impl<'a> Evaluator<'a> {
         grid: StepGrid,
     ) -> Result<SeriesStream, PromqlError> {
         let _stack = self.run.account.reserve(LEVEL_BYTES)?;
-        ensure_stack(|| self.evaluate_mixed_vector_node(node, grid))
+        self.measure(node, |evaluator| {
+            ensure_stack(|| evaluator.evaluate_mixed_vector_node(node, grid))
+        })
+    }
+
+    /// Evaluates a node with `evaluate`, whose time and memory count for the node if the query is
+    /// analyzed.
+    fn measure<T>(&mut self, node: &PlanNode, evaluate: impl FnOnce(&mut Self) -> T) -> T {
+        let Some(meter) = self.run.account.meter().cloned() else {
+            return evaluate(self);
+        };
+        meter.enter(node);
+        let value = evaluate(self);
+        meter.leave();
+        value
     }
 
     fn evaluate_mixed_vector_node(
@@ -338,7 +352,9 @@ impl<'a> Evaluator<'a> {
         self.run.account.check()?;
         let _stack = self.run.account.reserve(LEVEL_BYTES)?;
         let Some(shared) = &node.shared else {
-            return ensure_stack(|| self.evaluate_unshared_scalar(node, grid));
+            return self.measure(node, |evaluator| {
+                ensure_stack(|| evaluator.evaluate_unshared_scalar(node, grid))
+            });
         };
         let value = self.get_or_evaluate(shared, grid, |evaluator| {
             let numbers = ensure_stack(|| evaluator.evaluate_unshared_scalar(node, grid))?;

@@ -10,6 +10,7 @@
 //! The module [`counts`](super::counts) computes the totals.
 
 use crate::eval::account::QueryAccount;
+use crate::eval::meter::node_address;
 use crate::eval::rows::row::{StepRow, histogram_samples, is_absent, passing_histogram_samples};
 use crate::grid::{SelectorWindow, StepGrid};
 use crate::plan::PlanNode;
@@ -21,8 +22,8 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Memory of one step of a node in bytes, including its windows.
-const STEP_BYTES: usize = 5 * size_of::<u64>();
+/// Memory of one step of a node in bytes: its rows, its windows, and the sums of an analysis.
+const STEP_BYTES: usize = 7 * size_of::<u64>();
 
 /// The recorded samples of all nodes of a plan, by address of the node.
 #[derive(Debug, Default)]
@@ -51,7 +52,7 @@ impl SampleTally {
         }
         let memory = account.reserve(steps.saturating_mul(STEP_BYTES))?;
         let new = NodeTally {
-            rows: Arc::new(RowTally::new(steps)),
+            rows: Arc::new(RowTally::new(node_address(node), steps)),
             windows: Arc::new(WindowTally::default()),
             _memory: memory,
         };
@@ -75,6 +76,13 @@ impl SampleTally {
         }
     }
 
+    /// Returns the number of rows of a node that have a value.
+    pub(crate) fn row_count(&self, node: &PlanNode) -> usize {
+        let noted = lock(&self.0);
+        let known = noted.get(&node_address(node));
+        known.map_or(0, |known| lock(&known.rows.passed).rows)
+    }
+
     /// Returns the windows of a node at `steps` steps.
     pub(crate) fn windows(&self, node: &PlanNode, steps: usize) -> WindowExtent {
         let noted = lock(&self.0);
@@ -87,10 +95,6 @@ impl SampleTally {
         windows.fresh.resize(steps, 0);
         windows
     }
-}
-
-fn node_address(node: &PlanNode) -> usize {
-    std::ptr::from_ref(node).addr()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -159,31 +163,55 @@ impl StepSampleExtent {
 }
 
 /// The rows recorded so far: their floats, each of which counts for one sample, and their
-/// histograms.
+/// histograms. Each thread records the rows of a part separately.
 #[derive(Debug)]
-struct RecordedRows {
+pub(crate) struct RecordedRows {
+    /// Number of rows with a value.
+    rows: usize,
     floats: Vec<u64>,
     histograms: StepSampleExtent,
 }
 
 impl RecordedRows {
-    fn empty(steps: usize) -> Self {
+    /// Memory of one step in bytes.
+    pub(crate) const STEP_BYTES: usize = 4 * size_of::<u64>();
+
+    /// Returns the record of no rows with `steps` steps.
+    pub(crate) fn empty(steps: usize) -> Self {
         Self {
+            rows: 0,
             floats: vec![0; steps],
             histograms: StepSampleExtent::empty(steps),
         }
     }
 
-    fn add(&mut self, row: StepRow<'_>) {
+    /// Records a row.
+    pub(crate) fn add(&mut self, row: StepRow<'_>) {
         assert_eq!(
             row.values.len(),
             self.floats.len(),
             "places of a row, and steps"
         );
+        let mut has_float = false;
         for (floats, value) in self.floats.iter_mut().zip(row.values) {
-            *floats += u64::from(!is_absent(*value));
+            let is_float = !is_absent(*value);
+            has_float |= is_float;
+            *floats += u64::from(is_float);
         }
+        self.rows += usize::from(has_float || !row.histograms.is_empty());
         self.histograms.add_histograms(row);
+    }
+
+    fn append(&mut self, other: &RecordedRows) {
+        let lists = |rows: &mut RecordedRows, other: &RecordedRows| {
+            add_lists(&mut rows.floats, &other.floats);
+            let (own, others) = (&mut rows.histograms, &other.histograms);
+            add_lists(&mut own.counts, &others.counts);
+            add_lists(&mut own.sizes, &others.sizes);
+            add_lists(&mut own.sizes_passing, &others.sizes_passing);
+        };
+        self.rows += other.rows;
+        lists(self, other);
     }
 
     fn extent(&self) -> StepSampleExtent {
@@ -200,9 +228,15 @@ impl RecordedRows {
     }
 }
 
+fn add_lists(own: &mut [u64], others: &[u64]) {
+    own.iter_mut().zip(others).for_each(|(own, n)| *own += n);
+}
+
 /// Records the rows of one node: the number of floats and the sizes of histograms at each step.
 #[derive(Debug)]
 pub(crate) struct RowTally {
+    /// The address of the node.
+    pub(crate) node: usize,
     passed: Mutex<RecordedRows>,
     /// Number of samples at each step that operators use when they iterate over steps, if it is
     /// lower.
@@ -211,18 +245,19 @@ pub(crate) struct RowTally {
 }
 
 impl RowTally {
-    fn new(steps: usize) -> Self {
+    fn new(node: usize, steps: usize) -> Self {
         Self {
+            node,
             passed: Mutex::new(RecordedRows::empty(steps)),
             seen: Mutex::default(),
             is_closed: AtomicBool::new(false),
         }
     }
 
-    /// Records a row of the node, unless recording was stopped.
-    pub(crate) fn add(&self, row: StepRow<'_>) {
+    /// Adds recorded rows of the node, unless recording was stopped.
+    pub(crate) fn add(&self, rows: &RecordedRows) {
         if !self.is_closed.load(Ordering::Relaxed) {
-            lock(&self.passed).add(row);
+            lock(&self.passed).append(rows);
         }
     }
 

@@ -7,7 +7,7 @@ use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
-use firn_model::store::{ExemplarRequest, Select, SelectRequest, Selection};
+use firn_model::store::{ExemplarRequest, MatcherCost, Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
 
@@ -47,6 +47,23 @@ impl Select for RestrictedStore {
             matchers: &matchers,
             ..request
         })
+    }
+
+    /// Returns the costs of the request's own matchers, without numbers of series, which would
+    /// count series outside the restriction.
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        let matchers = self.combine_matchers(request.matchers);
+        let costs = self.store.explain(SelectRequest {
+            matchers: &matchers,
+            ..request
+        })?;
+        let own = costs.into_iter().skip(self.matchers.len());
+        Ok(own
+            .map(|cost| MatcherCost {
+                series: None,
+                ..cost
+            })
+            .collect())
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {

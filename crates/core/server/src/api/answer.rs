@@ -184,7 +184,8 @@ enum QueryResultPosition {
 pub(crate) struct QueryResponse {
     value: QueryValue,
     steps: Option<StepTimestampTexts>,
-    stats: Option<Vec<u8>>,
+    /// Further members of the data with their values in JSON.
+    members: Vec<(&'static str, Vec<u8>)>,
     annotations: ResponseAnnotations,
     place: QueryResultPosition,
     /// Memory of the value, reserved until the response was sent.
@@ -192,12 +193,12 @@ pub(crate) struct QueryResponse {
 }
 
 impl QueryResponse {
-    /// Creates the response for the result of a query over `time`. `stats` contains its statistics
-    /// in JSON.
+    /// Creates the response for the result of a query over `time`. `members` follow the result in
+    /// the data, with their values in JSON.
     pub(crate) fn new(
         value: QueryValue,
         time: EvalTime,
-        stats: Option<Vec<u8>>,
+        members: Vec<(&'static str, Vec<u8>)>,
         annotations: ResponseAnnotations,
         held: Reservation,
     ) -> Self {
@@ -209,7 +210,7 @@ impl QueryResponse {
                 None
             },
             value,
-            stats,
+            members,
             annotations,
             place: QueryResultPosition::Start,
             _held: held,
@@ -248,9 +249,11 @@ impl QueryResponse {
         if matches!(&self.value, QueryValue::Vector(_) | QueryValue::Matrix(_)) {
             out.push(b']');
         }
-        if let Some(stats) = &self.stats {
-            out.extend_from_slice(br#","stats":"#);
-            out.extend_from_slice(stats);
+        for (name, value) in &self.members {
+            out.push(b',');
+            push_string(out, name.as_bytes());
+            out.push(b':');
+            out.extend_from_slice(value);
         }
         out.push(b'}');
         self.annotations.push_end(out);

@@ -3,6 +3,7 @@
 
 use super::answer::{QueryResponse, ResponseAnnotations, document};
 use super::call::ApiCall;
+use super::plan::{self, FamilyTypes, QueryReport, ReportedQuery};
 use super::refusals::{QueryLanguage, check_ranges, check_texts};
 use super::times::parse_duration_nanos;
 use crate::http::failure::ApiFailure;
@@ -141,11 +142,24 @@ async fn evaluate(
     limit: Option<usize>,
 ) -> Result<Response, ApiFailure> {
     let deadline = Instant::now() + timeout(&call)?;
-    let options = options(&call)?;
-    let text = call.form.get("query").to_owned();
-    check_texts(&call, std::slice::from_ref(&text), QueryLanguage::Promql).await?;
+    let query = ReportedQuery {
+        options: options(&call)?,
+        text: call.form.get("query").to_owned(),
+        time,
+        report: QueryReport::from_form(&call)?,
+    };
+    check_texts(
+        &call,
+        std::slice::from_ref(&query.text),
+        QueryLanguage::Promql,
+    )
+    .await?;
+    if query.report == QueryReport::Plan {
+        return plan::explain(call, query, deadline).await;
+    }
+    let families = FamilyTypes::from_call(&call);
     let logged = call.app.parts.query_log.is_on().then(|| LoggedQuery {
-        query: text.clone(),
+        query: query.text.clone(),
         time,
         origin: call.origin(),
         trace: call.trace(),
@@ -173,7 +187,7 @@ async fn evaluate(
             cancel: run.cancel(),
             failed_counts: Some(&failed),
         };
-        let result = app.parts.engine.query(&context, &text, time, &options);
+        let outcome = plan::evaluate(&*app.parts.engine, &context, &families, &clock, &query);
         let timings = QueryTimings {
             queue: begun.saturating_sub(asked),
             run: clock.monotonic().saturating_sub(begun),
@@ -183,10 +197,16 @@ async fn evaluate(
             logged.trace = trace;
             let log = &app.parts.query_log;
             let counts = lock(&failed);
-            let result = result.as_ref().map_err(|e| (e, &*counts));
+            let result = outcome.as_ref().map(|(result, _)| result);
+            let result = result.map_err(|e| (e, &*counts));
             log.write_outcome(clock.now_ms(), logged, result, &timings);
         }
-        Ok((result?, timings))
+        let (result, analysis) = outcome?;
+        Ok(EvaluatedQuery {
+            result,
+            analysis,
+            timings,
+        })
     });
     let evaluated = evaluated.await;
     if let (Err(failure), Some(logged), false) =
@@ -195,8 +215,15 @@ async fn evaluate(
         let queue = call.app.parts.env.clock.monotonic().saturating_sub(asked);
         log_unbegun(&call, logged, failure.message.clone(), queue).await;
     }
-    let (result, timings) = evaluated?;
-    Ok(respond(&call, result, timings, time, limit))
+    Ok(respond(&call, evaluated?, time, limit))
+}
+
+/// A query that succeeded.
+struct EvaluatedQuery {
+    result: QueryResult,
+    /// Its plan in JSON, if the request asks for it.
+    analysis: Option<Vec<u8>>,
+    timings: QueryTimings,
 }
 
 /// Logs a query that waited for `queue` in the queue and was not started, on a blocking thread.
@@ -211,11 +238,15 @@ async fn log_unbegun(call: &ApiCall, logged: LoggedQuery, why: String, queue: Du
 
 fn respond(
     call: &ApiCall,
-    result: QueryResult,
-    timings: QueryTimings,
+    evaluated: EvaluatedQuery,
     time: EvalTime,
     limit: Option<usize>,
 ) -> Response {
+    let EvaluatedQuery {
+        result,
+        analysis,
+        timings,
+    } = evaluated;
     let mut annotations = ResponseAnnotations {
         warnings: result.warnings,
         infos: result.infos,
@@ -238,10 +269,13 @@ fn respond(
             serde_json::to_vec(&document).ok()
         }
     };
+    let stats = stats.map(|stats| ("stats", stats));
+    let analysis = analysis.map(|analysis| ("analysis", analysis));
+    let members = stats.into_iter().chain(analysis).collect();
     call.json(QueryResponse::new(
         value,
         time,
-        stats,
+        members,
         annotations,
         result.memory,
     ))

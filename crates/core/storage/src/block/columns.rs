@@ -59,6 +59,8 @@ pub struct BlockColumnReader<'a> {
     times: Option<(u32, Arc<TimesUnit>)>,
     newest: Option<(u32, Arc<[TimestampMs]>)>,
     floats: FloatColumnReader,
+    /// Number of units that the reader has opened, and their size in bytes.
+    opened: (u64, u64),
 }
 
 /// The location and the index entry of a page that has not been read yet.
@@ -93,7 +95,13 @@ impl<'a> BlockColumnReader<'a> {
             times: None,
             newest: None,
             floats: FloatColumnReader::default(),
+            opened: (0, 0),
         }
+    }
+
+    /// Returns the number of units that the reader has opened so far, and their size in bytes.
+    pub fn opened_units(&self) -> (u64, u64) {
+        self.opened
     }
 
     /// Appends the samples of a series within `range` to `into`. On an error nothing is appended.
@@ -306,6 +314,8 @@ impl<'a> BlockColumnReader<'a> {
             return Ok(None);
         };
         let page = self.block.files.load_page(&entry)?;
+        self.opened.0 += 1;
+        self.opened.1 += u64::from(entry.bytes);
         let open = OpenPage {
             at,
             pages,
@@ -371,6 +381,10 @@ impl<'a> BlockColumnReader<'a> {
         }
         let opened = self.block.times.find_unit(&self.block.files, number)?;
         let at = index(&opened);
+        let units = &self.block.times.units;
+        let entry = units.find(number.into()).and_then(|unit| units.get(unit));
+        self.opened.0 += 1;
+        self.opened.1 += entry.map_or(0, |entry| u64::from(entry.bytes));
         self.times = Some(opened);
         at.ok_or_else(|| self.malformed_times(number, DecodeError("number of no time column")))
     }

@@ -15,6 +15,7 @@ use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
+use firn_model::store::MatcherCost;
 use rustc_hash::FxHashMap;
 
 /// Number of posting lists read between two checks for cancellation.
@@ -38,6 +39,40 @@ impl<'a> BlockLookup<'a> {
         cancel: &CancelToken,
         memory: &mut Reservation,
     ) -> Result<Vec<u32>, Error> {
+        self.find_with(matchers, cancel, memory, &mut |_| {})
+    }
+
+    /// Returns the part of each matcher in the lookup.
+    pub(super) fn explain(
+        &self,
+        matchers: &'a [Matcher],
+        cancel: &CancelToken,
+        memory: &mut Reservation,
+    ) -> Result<Vec<MatcherCost>, Error> {
+        let before = memory.bytes();
+        let mut deferred: Vec<&Matcher> = Vec::new();
+        self.find_with(matchers, cancel, memory, &mut |matcher| {
+            deferred.push(matcher);
+        })?;
+        memory.shrink_to(before);
+        let all = self.series.count as usize;
+        let cost = |matcher: &'a Matcher| {
+            Ok(MatcherCost {
+                series: Some(lookup::count_series(self, matcher, all, cancel)?),
+                is_deferred: deferred.iter().any(|one| std::ptr::eq(*one, matcher)),
+            })
+        };
+        matchers.iter().map(cost).collect()
+    }
+
+    /// Finds the matching series. Calls `defers` with each matcher that is checked on candidates.
+    fn find_with(
+        &self,
+        matchers: &'a [Matcher],
+        cancel: &CancelToken,
+        memory: &mut Reservation,
+        defers: &mut dyn FnMut(&'a Matcher),
+    ) -> Result<Vec<u32>, Error> {
         let before = memory.bytes();
         let Some(mut conditions) = lookup::build_conditions(self, matchers) else {
             return Ok(Vec::new());
@@ -55,23 +90,26 @@ impl<'a> BlockLookup<'a> {
             if candidates.is_empty() {
                 break;
             }
-            self.narrow_candidates(condition, &mut candidates, cancel, memory)?;
+            if !self.narrow_candidates(condition, &mut candidates, cancel, memory)? {
+                defers(condition.matcher);
+            }
         }
         memory.shrink_to(before + size_of_val(&candidates[..]));
         Ok(candidates)
     }
 
     /// Removes the candidates that do not satisfy a condition, in the way that the planner
-    /// estimates to be cheaper.
+    /// estimates to be cheaper. Returns whether posting lists were read.
     fn narrow_candidates(
         &self,
         condition: &mut Condition<'a>,
         candidates: &mut Vec<u32>,
         cancel: &CancelToken,
         memory: &mut Reservation,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if condition.choose_method(self, candidates.len(), 0, cancel)? == LookupMethod::Ask {
-            return self.filter_candidates(condition, candidates, cancel);
+            self.filter_candidates(condition, candidates, cancel)?;
+            return Ok(false);
         }
         let held = memory.bytes();
         let listed = self.union_posting_lists(condition, cancel, memory)?;
@@ -81,7 +119,7 @@ impl<'a> BlockLookup<'a> {
             (listed.peek() == Some(candidate)) == condition.is_in
         });
         memory.shrink_to(held);
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the union of the posting lists of a condition, in ascending order.

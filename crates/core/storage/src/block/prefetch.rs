@@ -61,13 +61,14 @@ impl<'a> BlockPrefetcher<'a> {
     /// Loads the pages that contain samples of the series in `range`, and their time columns, into
     /// the cache, reading adjacent units together. `ordinals` must ascend. Units that are cached or
     /// that another thread is reading are skipped. Callers should limit each request to a fraction
-    /// of the cache.
-    pub(super) fn load(&self, ordinals: &[u32], range: TimeRange) -> Result<(), StorageError> {
+    /// of the cache. Returns the number of units that were read.
+    pub(super) fn load(&self, ordinals: &[u32], range: TimeRange) -> Result<usize, StorageError> {
         let needed = self.find_needed_pages(ordinals, range)?;
         let mut wanted = Vec::new();
         for PrefetchPage { entry, .. } in &needed {
             self.claim_unit(PrefetchUnit::Page(*entry), &mut wanted);
         }
+        let pages = wanted.len();
         self.read_claimed(wanted)?;
         let mut units = BTreeSet::new();
         for PrefetchPage {
@@ -89,7 +90,9 @@ impl<'a> BlockPrefetcher<'a> {
         {
             self.claim_unit(PrefetchUnit::Times(*entry), &mut wanted);
         }
-        self.read_claimed(wanted)
+        let count = pages + wanted.len();
+        self.read_claimed(wanted)?;
+        Ok(count)
     }
 
     /// Returns the pages of the series that overlap `range`, in block order.

@@ -32,6 +32,7 @@ use firn_model::labels::LabelsRef;
 use firn_model::matcher::Matcher;
 use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
+use firn_model::store::MatcherCost;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -210,6 +211,16 @@ impl Block {
         lookup.find_matching_series(matchers, cancel, memory)
     }
 
+    /// Returns the part of each matcher in such a lookup.
+    pub fn explain(
+        &self,
+        matchers: &[Matcher],
+        cancel: &CancelToken,
+        memory: &mut Reservation,
+    ) -> Result<Vec<MatcherCost>, Error> {
+        self.begin_lookup().explain(matchers, cancel, memory)
+    }
+
     /// Returns the sorted label names of the series that match.
     pub fn label_names(
         &self,
@@ -265,8 +276,8 @@ impl Block {
     /// Loads the pages that contain samples of the series in `range`, and their time columns, into
     /// the cache, reading adjacent units together. `ordinals` must ascend. Units that are cached or
     /// that another thread is reading are skipped. Callers should limit each request to a fraction
-    /// of the cache.
-    pub fn prefetch(&self, ordinals: &[u32], range: TimeRange) -> Result<(), StorageError> {
+    /// of the cache. Returns the number of units that were read.
+    pub fn prefetch(&self, ordinals: &[u32], range: TimeRange) -> Result<usize, StorageError> {
         let prefetcher = BlockPrefetcher {
             files: &self.files,
             pages: &self.pages,

@@ -129,6 +129,11 @@ impl SeriesCopies {
         }
     }
 
+    /// Returns the size of all copied chunks in bytes, shared chunks included.
+    pub(crate) fn encoded_bytes(&self) -> usize {
+        self.closed_bytes + self.open.len()
+    }
+
     /// Returns the memory of all copies in bytes, shared chunks included.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.closed_bytes

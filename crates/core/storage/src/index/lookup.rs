@@ -23,6 +23,7 @@ use firn_model::cancel::CancelToken;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
+use firn_model::store::MatcherCost;
 use std::ops::Range;
 
 /// Number of series without a sample in the range that are looked up nevertheless, in addition to
@@ -80,9 +81,54 @@ impl Index {
         members: &EpochMembers,
         cancel: &CancelToken,
     ) -> Result<(SlotRunSet, bool), Error> {
+        match self.narrow(matchers, slots, members, cancel)? {
+            Some(lookup) => {
+                let has_all = lookup.has_all;
+                Ok((lookup.apply_filters()?, has_all))
+            }
+            None => Ok((SlotRunSet::default(), true)),
+        }
+    }
+
+    /// Returns the part of each matcher in a lookup that finds nothing in the cache. Finds the
+    /// terms of all matchers, also of those that a lookup only checks.
+    pub(crate) fn explain(
+        &self,
+        matchers: &[Matcher],
+        range: TimeRange,
+        cancel: &CancelToken,
+    ) -> Result<Vec<MatcherCost>, Error> {
+        let slots = 0..self.published_end();
+        let members = self.membership.snapshot_range(range);
+        let lookup = self.narrow(matchers, slots.clone(), &members, cancel)?;
+        let filters = lookup.as_ref().map_or(&[][..], |lookup| &lookup.filters);
+        let is_deferred = |matcher: &Matcher| {
+            let mut filters = filters.iter();
+            filters.any(|filter| std::ptr::eq(filter.condition.matcher, matcher))
+        };
+        let among = IndexSlice { index: self, slots };
+        let cost = |matcher| {
+            let series = lookup::count_series(&among, matcher, self.series_count(), cancel)?;
+            Ok(MatcherCost {
+                series: Some(series),
+                is_deferred: is_deferred(matcher),
+            })
+        };
+        matchers.iter().map(cost).collect()
+    }
+
+    /// Evaluates all conditions that are not left to the filters. Returns `None` if no series can
+    /// match.
+    fn narrow<'a>(
+        &'a self,
+        matchers: &'a [Matcher],
+        slots: Range<u32>,
+        members: &EpochMembers,
+        cancel: &'a CancelToken,
+    ) -> Result<Option<PostingsLookup<'a>>, Error> {
         let among = IndexSlice { index: self, slots };
         let Some(mut conditions) = lookup::build_conditions(&among, matchers) else {
-            return Ok((SlotRunSet::default(), true));
+            return Ok(None);
         };
         let mut lookup = PostingsLookup {
             candidates: SlotRunSet::from_range(among.slots.start, among.slots.end),
@@ -102,8 +148,7 @@ impl Index {
         for condition in conditions {
             lookup.apply_condition(condition)?;
         }
-        let has_all = lookup.has_all;
-        Ok((lookup.apply_filters()?, has_all))
+        Ok(Some(lookup))
     }
 }
 

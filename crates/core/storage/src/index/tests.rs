@@ -97,6 +97,34 @@ fn random_costs(rng: &SimRng) -> LookupCosts {
 }
 
 #[test]
+fn index_explains_that_a_matcher_of_many_values_is_checked_on_the_few_series_of_another() {
+    let index = index();
+    let series = (0..20_000).map(|number| {
+        let pairs = [
+            ("__name__", format!("m{}", number / 4)),
+            ("id", format!("{number:x}")),
+            ("job", "all".to_owned()),
+        ];
+        Labels::from_pairs(pairs)
+    });
+    create(&index, &series.collect::<Vec<_>>());
+    let matcher = |name, op, value: &str| Matcher::new(name, op, value.as_bytes()).unwrap();
+    let matchers = [
+        matcher("id", MatchOp::Regex, ".*[0-9].*"),
+        matcher("job", MatchOp::Equal, "all"),
+        matcher("__name__", MatchOp::Equal, "m7"),
+        matcher("zone", MatchOp::Equal, ""),
+    ];
+    let costs = index.explain(&matchers, TimeRange::ALL, &CancelToken::new());
+    let costs = costs.unwrap();
+    let deferred: Vec<bool> = costs.iter().map(|cost| cost.is_deferred).collect();
+    assert_eq!(deferred, [true, false, false, false]);
+    let series: Vec<u64> = costs.iter().filter_map(|cost| cost.series).collect();
+    assert_eq!(series[1..], [20_000, 4, 20_000]);
+    assert!(series[0] > 10_000, "{series:?}");
+}
+
+#[test]
 fn index_lookup_of_random_matchers_by_any_plan_equals_filtering_all_series() {
     for seed in 0..60 {
         let rng = SimRng::new(seed);
@@ -157,6 +185,20 @@ fn check_lookups(index: &Index, alive: &[(SeriesRef, Labels)], rng: &SimRng, see
         let found = index.lookup(&matchers, all, &cancel).unwrap();
         let found: Vec<SeriesRef> = found.slots().collect();
         assert_eq!(found, slots, "{matchers:?}, seed {seed}");
+        let costs = index.explain(&matchers, all, &cancel).unwrap();
+        let series = costs.iter().map(|cost| cost.series.unwrap());
+        let of_matcher = |m: &Matcher| {
+            let of = alive
+                .iter()
+                .filter(|(_, l)| matches(l, std::slice::from_ref(m)));
+            of.count() as u64
+        };
+        let counts: Vec<u64> = matchers.iter().map(of_matcher).collect();
+        assert_eq!(
+            series.collect::<Vec<_>>(),
+            counts,
+            "{matchers:?}, seed {seed}"
+        );
         let names: BTreeSet<String> = expected
             .iter()
             .flat_map(|(_, l)| l.iter().map(|(n, _)| n.to_owned()).collect::<Vec<_>>())

@@ -85,6 +85,12 @@ impl HeadCopies {
         self.find(number).is_some() || self.late(number).is_some()
     }
 
+    /// Returns the size of all copied chunks in bytes.
+    pub(super) fn encoded_bytes(&self) -> usize {
+        let parts = self.parts.iter();
+        parts.map(|part| part.copies.encoded_bytes()).sum()
+    }
+
     /// Returns the late samples of the series with this number, if there are any.
     #[inline]
     pub(super) fn late(&self, number: usize) -> Option<&LateSeries> {

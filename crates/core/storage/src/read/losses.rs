@@ -69,7 +69,8 @@ impl HeadSelection {
         let before = memory.bytes();
         memory.grow(entry.bytes as usize + PAGE_BYTES)?;
         match self.sealed.cache.get(entry) {
-            Ok(page) => {
+            Ok((page, was_cached)) => {
+                self.costs.add_unit(entry.bytes.into(), was_cached);
                 let held = memory.bytes() - before;
                 // The times of its columns, which are decoded on demand.
                 memory.grow(page.memory_bytes().saturating_sub(held))?;

@@ -26,7 +26,7 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::losses::DataLossWarnings;
 use firn_model::sample::TimeRange;
-use firn_model::store::{SelectRequest, Selection};
+use firn_model::store::{ReadCosts, SelectRequest, Selection};
 use series::{BlockSeriesOrdinal, UnionSeriesTable};
 use std::ops::Range;
 use std::sync::Arc;
@@ -153,6 +153,10 @@ impl Selection for UnionSelection {
         self.head.loss_warnings()
     }
 
+    fn read_costs(&self) -> ReadCosts {
+        self.head.read_costs()
+    }
+
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
         let mut at = series.start;
         while at < series.end {
@@ -185,7 +189,7 @@ struct UnionScratch<'a> {
 impl UnionSelection {
     /// Reads series that have samples in blocks, and merges all their sources.
     fn read_merged(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
-        self.prefetch_pages(&series)?;
+        let loaded = self.prefetch_pages(&series)?;
         let mut working = UnionScratch {
             readers: self.blocks.iter().map(|_| None).collect(),
             open: OpenPageGroup::new(self.head.budget.create_reservation()),
@@ -199,19 +203,27 @@ impl UnionSelection {
                 into.reserve_series(series.len() - 1);
             }
         }
+        let readers = working.readers.iter().flatten();
+        let (units, bytes) = readers
+            .map(BlockColumnReader::opened_units)
+            .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        self.head.costs.add_units(units, bytes, loaded as u64);
         lock(&self.head.idle).push(working.memory);
         Ok(())
     }
 
-    /// Reads the pages of blocks that `series` need ahead, neighbours together.
-    fn prefetch_pages(&self, series: &Range<usize>) -> Result<(), Error> {
+    /// Reads the pages of blocks that `series` need ahead, neighbours together. Returns the number
+    /// of units that were read from the disk.
+    fn prefetch_pages(&self, series: &Range<usize>) -> Result<usize, Error> {
+        let mut loaded = 0;
         for (number, open) in self.blocks.iter().enumerate() {
             let ordinals = self.joined.block_ordinals(number, series.clone());
-            if let Err(e) = open.block.prefetch(&ordinals, self.range) {
-                self.add_block_loss(open, e)?;
+            match open.block.prefetch(&ordinals, self.range) {
+                Ok(units) => loaded += units,
+                Err(e) => self.add_block_loss(open, e)?,
             }
         }
-        Ok(())
+        Ok(loaded)
     }
 
     /// Merges the samples of a series into the columns of `working`: main blocks, pages and

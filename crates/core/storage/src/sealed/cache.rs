@@ -73,20 +73,24 @@ impl PageCache {
     }
 
     /// Returns the page from the cache, or reads it from its segment and caches it.
-    pub(crate) fn get(&self, entry: &SealedPageEntry) -> Result<Arc<PageReader>, StorageError> {
+    /// Also returns whether it was in the cache.
+    pub(crate) fn get(
+        &self,
+        entry: &SealedPageEntry,
+    ) -> Result<(Arc<PageReader>, bool), StorageError> {
         if let Some(held) = lock(&self.clock).held.get(&key(entry)) {
             held.used.store(true, Ordering::Relaxed);
             let now = self.now.load(Ordering::Relaxed);
             held.wanted_at.fetch_max(now, Ordering::Relaxed);
             self.hits.inc();
-            return Ok(held.page.clone());
+            return Ok((held.page.clone(), true));
         }
         self.misses.inc();
         let page = read(entry)?;
         let page = Arc::new(page);
         let now = self.now.load(Ordering::Relaxed);
         self.insert_with_time(entry, page.clone(), now.max(entry.range.max));
-        Ok(page)
+        Ok((page, false))
     }
 
     /// Inserts a page that was just sealed, because queries of recent samples will need it soon.

@@ -130,7 +130,7 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
         );
         let cache = PageCache::new(500);
         for (meta, entry) in &found.pages {
-            let page = cache.get(entry).unwrap();
+            let (page, _) = cache.get(entry).unwrap();
             let slot = meta.group.slot(1);
             let column = page.find_column(slot).unwrap().unwrap();
             let mut columns = SampleColumns::default();
@@ -288,7 +288,9 @@ fn segment_with_flipped_bits_gives_what_is_left_and_says_so() {
         assert!(found.pages.len() >= 4, "seed {seed}");
         let cache = PageCache::new(1 << 20);
         for (meta, entry) in &found.pages {
-            let Ok(page) = cache.get(entry) else { continue };
+            let Ok((page, _)) = cache.get(entry) else {
+                continue;
+            };
             for slot in meta.slots() {
                 let Ok(Some(column)) = page.find_column(slot) else {
                     continue;

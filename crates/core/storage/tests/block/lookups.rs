@@ -75,6 +75,12 @@ fn check(written: &Written, rng: &SimRng, rounds: usize, context: &str) {
             .expect("the block is sound");
         assert_eq!(found, wanted, "{context}");
         assert_eq!(memory.bytes(), wanted.len() * 4, "{context}");
+        let costs = block.explain(&matchers, &cancel, &mut memory);
+        let series = costs.expect("sound").into_iter().map(|cost| cost.series);
+        let count = |m: &Matcher| expected(written, std::slice::from_ref(m)).len() as u64;
+        let counts = matchers.iter().map(|m| Some(count(m)));
+        assert_eq!(Vec::from_iter(series), Vec::from_iter(counts), "{context}");
+        assert_eq!(memory.bytes(), wanted.len() * 4, "{context}");
         let labels = || wanted.iter().map(|at| &written.series[*at as usize].0);
         let names: BTreeSet<String> = labels()
             .flat_map(|l| l.iter().map(|(n, _)| n.to_owned()))

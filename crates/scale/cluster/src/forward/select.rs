@@ -9,7 +9,7 @@ use crate::engine::BucketLog;
 use crate::ids::PartitionId;
 use crate::membership::Membership;
 use crate::node::StrongSelect;
-use crate::partitions::select::{PartitionedSelect, join_metadata};
+use crate::partitions::select::{PartitionedSelect, join_costs, join_metadata};
 use firn_model::cancel::CancelToken;
 use firn_model::concatenation::ConcatenatedSelection;
 use firn_model::error::{Error, ErrorKind};
@@ -18,7 +18,9 @@ use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
+use firn_model::store::{
+    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection,
+};
 use firn_model::tenant::TenantId;
 use firn_peer::{PeerClient, PeerFailure, PeerReadScope, ReadConsistency};
 use firn_storage::store::Store;
@@ -386,6 +388,18 @@ impl Select for ClusterSelect {
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let own = |s: &dyn Select, request: SelectRequest<'_>| s.select_labels(request);
         self.select_with(request, own, PeerClient::select_labels)
+    }
+
+    /// Returns the costs of matchers if this node leads all partitions. Other nodes do not return
+    /// theirs.
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        let unknown = vec![MatcherCost::default(); request.matchers.len()];
+        let costs = self.read_all(
+            request.cancel,
+            &|select| select.explain(request),
+            &|_, _| Ok(unknown.clone()),
+        )?;
+        Ok(join_costs(&costs.results, request.matchers.len()))
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {

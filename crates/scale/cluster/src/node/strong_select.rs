@@ -6,7 +6,9 @@ use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
-use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
+use firn_model::store::{
+    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection,
+};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +56,10 @@ impl Select for StrongSelect {
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.confirm()?;
         self.inner.select_labels(request)
+    }
+
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        self.inner.explain(request)
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {

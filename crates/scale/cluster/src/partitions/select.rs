@@ -12,7 +12,9 @@ use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::{MetadataBatch, MetricMetadata};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
+use firn_model::store::{
+    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection,
+};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
 
@@ -98,6 +100,12 @@ impl Select for PartitionedSelect {
         })
     }
 
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        let costs: Result<Vec<_>, Error> =
+            self.partitions.iter().map(|p| p.explain(request)).collect();
+        Ok(join_costs(&costs?, request.matchers.len()))
+    }
+
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
         self.collect_sorted(|partition| partition.label_names(request))
     }
@@ -136,6 +144,19 @@ impl Select for PartitionedSelect {
     fn label_loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
         self.collect_losses(|partition| partition.label_loss_warnings(tenant, range))
     }
+}
+
+/// Joins the costs of `matchers` matchers in several partitions: the sum of their series, and
+/// deferred if any partition defers the matcher.
+pub(crate) fn join_costs(partitions: &[Vec<MatcherCost>], matchers: usize) -> Vec<MatcherCost> {
+    let join = |matcher: usize| {
+        let costs = || partitions.iter().map(|costs| costs[matcher]);
+        MatcherCost {
+            series: costs().map(|cost| cost.series).sum(),
+            is_deferred: costs().any(|cost| cost.is_deferred),
+        }
+    };
+    (0..matchers).map(join).collect()
 }
 
 /// Joins metadata: of each metric that of the first batch that contains it, sorted by name.

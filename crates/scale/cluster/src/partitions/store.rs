@@ -22,8 +22,8 @@ use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::stats::{BlockStoreStats, BlockWorkStats, StoreStats};
 use firn_model::store::{
-    Append, AppendBounds, DeleteRequest, ExemplarRequest, MetadataRequest, Select, SelectRequest,
-    Selection, Ticket,
+    Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest, Select,
+    SelectRequest, Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use firn_storage::damage::Damage;
@@ -325,6 +325,10 @@ impl Select for PartitionedStore {
 
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.select.select_labels(request)
+    }
+
+    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        self.select.explain(request)
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {

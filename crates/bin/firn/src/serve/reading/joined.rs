@@ -10,7 +10,7 @@ use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesBatch};
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::losses::DataLossWarnings;
-use firn_model::store::Selection;
+use firn_model::store::{ReadCosts, Selection};
 use firn_wire::remote_read::RemoteReadSeries;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -151,6 +151,10 @@ impl Selection for JoinedSelection {
 
     fn loss_warnings(&self) -> DataLossWarnings {
         self.local.loss_warnings()
+    }
+
+    fn read_costs(&self) -> ReadCosts {
+        self.local.read_costs()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::eval::kernels::edges::SelectorOverhang;
 use crate::eval::kernels::leaf::{EvalLeaf, EvalLeafKind};
 use crate::eval::operators::stream::same_labelset_error;
 use crate::eval::rows::frame::SeriesFrame;
-use crate::eval::rows::source::{SampleSource, SelectionSource, SubquerySource};
+use crate::eval::rows::source::{SampleSource, SelectionMeter, SelectionSource, SubquerySource};
 use crate::grid::{SelectorWindow, StepGrid};
 use crate::plan::{PlanNode, PlanNodeKind, PlanSelector, PlanSubquery};
 use crate::value::PromqlError;
@@ -44,7 +44,7 @@ impl Evaluator<'_> {
         let source = match &node.shared {
             Some(shared) if shared.of_samples => {
                 let value = self.get_or_evaluate(shared, grid, |evaluator| {
-                    let source = evaluator.select(selector, &loaded, &grid, false)?;
+                    let source = evaluator.select(node, selector, &loaded, &grid, false)?;
                     Ok(SharedValue::Series(source))
                 })?;
                 match value {
@@ -57,7 +57,7 @@ impl Evaluator<'_> {
                 // All steps use the same sample.
                 let newest_only =
                     is_newest && grid.count == 1 && loaded == reach && reach.at.is_none();
-                self.select(selector, &loaded, &grid, newest_only)?
+                self.select(node, selector, &loaded, &grid, newest_only)?
             }
         };
         match kind {
@@ -85,6 +85,7 @@ impl Evaluator<'_> {
 
     fn select(
         &mut self,
+        node: &PlanNode,
         selector: &PlanSelector,
         reach: &SelectorWindow,
         grid: &StepGrid,
@@ -102,10 +103,17 @@ impl Evaluator<'_> {
         };
         let selection = self.run.ctx.store.select(request).map_err(storage_error)?;
         self.run.account.register_selection(&*selection);
-        Ok(Arc::new(SelectionSource::new(
-            selection,
-            &selector.matchers,
-        )))
+        let meter = self.run.account.meter().map(|meter| {
+            let is_range = node.value_type == ValueType::Matrix;
+            let selector = meter.place(node);
+            SelectionMeter {
+                meter: meter.clone(),
+                selector,
+                consumer: meter.consumer_of(selector, is_range),
+            }
+        });
+        let source = SelectionSource::new(selection, &selector.matchers);
+        Ok(Arc::new(source.with_meter(meter)))
     }
 
     /// Returns the samples of a range vector: those of a selector, or the values of a subquery at
@@ -116,7 +124,9 @@ impl Evaluator<'_> {
         grid: StepGrid,
     ) -> Result<RangeVector, PromqlError> {
         let Some(shared) = &node.shared else {
-            return self.evaluate_unshared_matrix(node, grid);
+            return self.measure(node, |evaluator| {
+                evaluator.evaluate_unshared_matrix(node, grid)
+            });
         };
         let value = self.get_or_evaluate(shared, grid, |evaluator| {
             Ok(SharedValue::Range(
@@ -146,12 +156,15 @@ impl Evaluator<'_> {
                 if let Some(overhang) = overhang {
                     reach = overhang.widen(reach);
                 }
-                let source = self.select(selector, &reach, &grid, false)?;
+                let source = self.select(node, selector, &reach, &grid, false)?;
                 Ok((source, reach, overhang))
             }
             PlanNodeKind::Subquery(subquery) => {
                 let before = self.run.account.total();
                 let (frame, inner, reach) = self.evaluate_subquery(subquery, grid)?;
+                if let Some(meter) = self.run.account.meter() {
+                    meter.add_series(meter.place(node), frame.len());
+                }
                 // The samples of the rows are counted when windows are created from them.
                 self.run.account.set_total(before);
                 Ok((Arc::new(SubquerySource::new(frame, &inner)), reach, None))

@@ -105,7 +105,8 @@ impl RowOp {
                     *histogram = Arc::new(negated.into());
                 }
             }
-            RowOp::Count(tally) => tally.add(row.row()),
+            // The stream records rows itself.
+            RowOp::Count(_) => {}
             RowOp::OfHistogram(f) => {
                 row.values.fill(ABSENT);
                 for (step, histogram) in row.histograms.drain(..) {

@@ -63,6 +63,11 @@ pub(crate) fn evaluate_vectors(
         right.len(),
         "signatures, and series of the right side"
     );
+    if let Some(meter) = run.account.meter()
+        && !operation.op.is_set()
+    {
+        meter.set_unmatched(meter.place(node), signatures.count_unmatched(run.account)?);
+    }
     let mut frame = if operation.op.is_set() {
         sets::evaluate_set_operation(operation.op, left, right, &signatures, run.account)?
     } else {

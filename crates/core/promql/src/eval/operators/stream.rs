@@ -7,20 +7,25 @@
 //! Two series may become equal when their metric names are removed. The stream is then converted to
 //! a frame, so that consumers can rely on distinct series wherever Prometheus does.
 
+mod merging;
+
+pub(crate) use merging::{merge_equal, same_labelset_error};
+
 use crate::eval::account::{QueryAccount, grow};
 use crate::eval::annotations::QueryAnnotations;
 use crate::eval::kernels::elementwise::RowOp;
 use crate::eval::kernels::leaf::{Each, EvalLeaf, EvalLeafKind};
+use crate::eval::meter::RowTimer;
 use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::label_sets::{is_metadata, without_metadata};
 use crate::eval::rows::parts::{run_in_parts, series_per_part};
-use crate::eval::rows::row::{ABSENT, StepRowBuffer, is_absent};
+use crate::eval::rows::row::StepRowBuffer;
 use crate::eval::rows::row_labels::{HeldColumn, LabelSource, NamelessLabelSource, empty_column};
 use crate::eval::run::EvalContext;
-use crate::eval::tally::RowTally;
+use crate::eval::tally::{RecordedRows, RowTally};
 use crate::value::PromqlError;
 use firn_model::labels::Labels;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -121,7 +126,9 @@ impl SeriesStream {
     pub(crate) fn with_tally(mut self, tally: Arc<RowTally>) -> Self {
         match &self.base {
             StreamBase::Frame(frame) if self.ops.is_empty() => {
-                (0..frame.len()).for_each(|series| tally.add(frame.row(series)));
+                let mut rows = RecordedRows::empty(frame.steps());
+                (0..frame.len()).for_each(|series| rows.add(frame.row(series)));
+                tally.add(&rows);
             }
             _ => self.ops.push(RowOp::Count(tally)),
         }
@@ -130,11 +137,7 @@ impl SeriesStream {
 
     /// Stops recording rows, because all rows have been recorded and will be read again.
     pub(crate) fn close_tallies(&self) {
-        for op in &self.ops {
-            if let RowOp::Count(tally) = op {
-                tally.close();
-            }
-        }
+        self.tallies().for_each(RowTally::close);
         if let StreamBase::Leaf(leaf) = &self.base
             && let Some(tally) = &leaf.tally
         {
@@ -216,23 +219,99 @@ impl SeriesStream {
         notes: &mut QueryAnnotations,
         each: &mut Each<'_>,
     ) -> Result<(), PromqlError> {
-        let mut after_ops =
-            |series: usize, row: &mut StepRowBuffer, notes: &mut QueryAnnotations| {
+        if let StreamBase::Leaf(leaf) = &self.base
+            && self.ops.is_empty()
+        {
+            return leaf.scan(part, account, notes, each);
+        }
+        let tallies: Vec<&RowTally> = self.tallies().collect();
+        if tallies.is_empty() {
+            return self.scan_base(part, account, notes, &mut |series, row, notes| {
                 for op in &self.ops {
                     row.is_full = false;
                     op.apply(row, notes)?;
                 }
                 each(series, row, notes)
-            };
+            });
+        }
+        self.scan_recorded(&tallies, part, account, notes, each)
+    }
+
+    /// Scans a stream like [`SeriesStream::scan`], records the rows of its nodes in `tallies` and
+    /// measures their time if the query has a meter.
+    fn scan_recorded(
+        &self,
+        tallies: &[&RowTally],
+        part: Range<usize>,
+        account: &QueryAccount<'_>,
+        notes: &mut QueryAnnotations,
+        each: &mut Each<'_>,
+    ) -> Result<(), PromqlError> {
+        let record_bytes = self.steps().saturating_mul(RecordedRows::STEP_BYTES);
+        let _records = account.reserve(record_bytes.saturating_mul(tallies.len()))?;
+        let mut records: Vec<RecordedRows> = (tallies.iter())
+            .map(|_| RecordedRows::empty(self.steps()))
+            .collect();
+        let mut timer = account.meter().map(|meter| {
+            let places = tallies.iter().map(|tally| meter.place_at(tally.node));
+            RowTimer::begin(meter, places.collect())
+        });
+        let outcome = self.scan_base(part, account, notes, &mut |series, row, notes| {
+            if let Some(timer) = &mut timer {
+                timer.begin_row();
+            }
+            let mut node = 0;
+            for op in &self.ops {
+                if let RowOp::Count(_) = op {
+                    records[node].add(row.row());
+                    if let Some(timer) = &mut timer {
+                        timer.end_node(node);
+                    }
+                    node += 1;
+                } else {
+                    row.is_full = false;
+                    op.apply(row, notes)?;
+                }
+            }
+            each(series, row, notes)?;
+            if let Some(timer) = &mut timer {
+                timer.end_row();
+            }
+            Ok(())
+        });
+        for (tally, record) in tallies.iter().zip(&records) {
+            tally.add(record);
+        }
+        if let Some(timer) = timer {
+            timer.finish();
+        }
+        outcome
+    }
+
+    /// Returns the tallies of the nodes whose operations the rows pass through, in their order.
+    fn tallies(&self) -> impl Iterator<Item = &RowTally> {
+        self.ops.iter().filter_map(|op| match op {
+            RowOp::Count(tally) => Some(&**tally),
+            _ => None,
+        })
+    }
+
+    /// Produces the rows of `part` without the operations of the stream.
+    fn scan_base(
+        &self,
+        part: Range<usize>,
+        account: &QueryAccount<'_>,
+        notes: &mut QueryAnnotations,
+        each: &mut Each<'_>,
+    ) -> Result<(), PromqlError> {
         match &self.base {
-            StreamBase::Leaf(leaf) if self.ops.is_empty() => leaf.scan(part, account, notes, each),
-            StreamBase::Leaf(leaf) => leaf.scan(part, account, notes, &mut after_ops),
+            StreamBase::Leaf(leaf) => leaf.scan(part, account, notes, each),
             StreamBase::Frame(frame) => {
                 let mut row = StepRowBuffer::default();
                 for series in part {
                     account.check()?;
                     row.copy_from(frame.row(series));
-                    after_ops(series, &mut row, notes)?;
+                    each(series, &mut row, notes)?;
                 }
                 Ok(())
             }
@@ -400,89 +479,4 @@ impl SeriesStream {
         }
         Ok(true)
     }
-}
-
-/// Returns the error for two series with equal labels.
-pub(crate) fn same_labelset_error() -> PromqlError {
-    PromqlError::Execution("vector cannot contain metrics with the same labelset".into())
-}
-
-/// Merges series with equal labels, or fails, depending on `collision`.
-pub(crate) fn merge_equal(
-    frame: SeriesFrame,
-    collision: NameCollisionRule,
-    account: &QueryAccount<'_>,
-) -> Result<SeriesFrame, PromqlError> {
-    // An entry with a list of one, in a map with capacity for twice as many, and an entry in
-    // `order`.
-    const PLACE_BYTES: usize = 2 * size_of::<(&[u8], Vec<usize>)>() + 64;
-    let mut places = account.reserve(frame.len() * PLACE_BYTES)?;
-    let mut labels = Vec::with_capacity(frame.len());
-    for series in 0..frame.len() {
-        account.check()?;
-        let of_series = frame.labels(series);
-        grow(&mut places, of_series.as_bytes().len())?;
-        labels.push(of_series);
-    }
-    let mut members: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
-    let mut order = Vec::new();
-    for (series, labels) in labels.iter().enumerate() {
-        account.check()?;
-        let group = members.entry(labels.as_bytes()).or_default();
-        if group.is_empty() {
-            order.push(series);
-        }
-        group.push(series);
-    }
-    if order.len() == frame.len() {
-        drop(members);
-        return Ok(frame);
-    }
-    if collision == NameCollisionRule::Refused {
-        return Err(same_labelset_error());
-    }
-    let mut out = frame.new_like(frame.steps());
-    // Both frames are in memory until the copy is complete.
-    let _copied = account.reserve(frame.bytes())?;
-    let mut row = StepRowBuffer::default();
-    for first in order {
-        account.check()?;
-        row.copy_from(frame.row(first));
-        for other in &members[labels[first].as_bytes()][1..] {
-            account.check()?;
-            merge_rows(&mut row, &frame, *other, collision)?;
-        }
-        out.push_with_labels_of(&frame, first, row.row());
-    }
-    drop(members);
-    out.take_memory_of(frame.into(), account)?;
-    Ok(out)
-}
-
-/// Adds the values of a series to a row. Fails if the row already has a value at such a step.
-fn merge_rows(
-    row: &mut StepRowBuffer,
-    frame: &SeriesFrame,
-    series: usize,
-    collision: NameCollisionRule,
-) -> Result<(), PromqlError> {
-    let other = frame.row(series);
-    for (step, value) in other.values.iter().enumerate() {
-        let own = (
-            !is_absent(row.values[step]),
-            row.row().histogram(step).is_some(),
-        );
-        let more = (!is_absent(*value), other.histogram(step).is_some());
-        let of_one_kind = (own.0 && more.0) || (own.1 && more.1);
-        let of_two_kinds = (own.0 && more.1) || (own.1 && more.0);
-        if of_one_kind || (of_two_kinds && collision != NameCollisionRule::MergedByKind) {
-            return Err(same_labelset_error());
-        }
-        if value.to_bits() != ABSENT.to_bits() {
-            row.values[step] = *value;
-        }
-    }
-    row.histograms.extend_from_slice(other.histograms);
-    row.histograms.sort_by_key(|(step, _)| *step);
-    Ok(())
 }

@@ -2,6 +2,7 @@
 //! subquery.
 
 use crate::eval::account::{QueryAccount, storage_error};
+use crate::eval::meter::{EvalMeter, NodePlace};
 use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::row::is_absent;
 use crate::eval::rows::row_labels::{HeldColumn, LabelSource};
@@ -29,6 +30,18 @@ pub(crate) trait SampleSource: LabelSource {
 pub(crate) struct SelectionSource {
     selection: Arc<dyn Selection>,
     has_one_name: bool,
+    /// Measures the reads for their selector, if the query is analyzed.
+    meter: Option<SelectionMeter>,
+}
+
+/// The meter of the query, and the nodes between which the time of reads is moved.
+pub(crate) struct SelectionMeter {
+    /// The meter of the query.
+    pub(crate) meter: Arc<EvalMeter>,
+    /// The node that selects the series.
+    pub(crate) selector: NodePlace,
+    /// The node for which the time of reads is counted otherwise.
+    pub(crate) consumer: NodePlace,
 }
 
 impl SelectionSource {
@@ -40,6 +53,30 @@ impl SelectionSource {
         Self {
             selection,
             has_one_name: matchers.iter().any(fixes_name),
+            meter: None,
+        }
+    }
+
+    /// Measures the reads with `meter`.
+    pub(crate) fn with_meter(mut self, meter: Option<SelectionMeter>) -> Self {
+        if let Some(SelectionMeter {
+            meter, selector, ..
+        }) = &meter
+        {
+            meter.add_selection(*selector, &*self.selection);
+        }
+        self.meter = meter;
+        self
+    }
+}
+
+impl Drop for SelectionSource {
+    fn drop(&mut self) {
+        if let Some(SelectionMeter {
+            meter, selector, ..
+        }) = &self.meter
+        {
+            meter.add_reads(*selector, self.selection.read_costs());
         }
     }
 }
@@ -76,7 +113,19 @@ impl SampleSource for SelectionSource {
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), PromqlError> {
-        self.selection.read(series, into).map_err(storage_error)
+        let Some(SelectionMeter {
+            meter,
+            selector,
+            consumer,
+        }) = &self.meter
+        else {
+            return self.selection.read(series, into).map_err(storage_error);
+        };
+        let begin = meter.thread_time();
+        let outcome = self.selection.read(series, into);
+        let time = meter.thread_time().saturating_sub(begin);
+        meter.move_time(*consumer, *selector, time);
+        outcome.map_err(storage_error)
     }
 }
 

@@ -35,7 +35,7 @@ fn answer(value: &QueryValue, time: EvalTime) -> QueryResponse {
     QueryResponse::new(
         value.clone(),
         time,
-        None,
+        Vec::new(),
         ResponseAnnotations::default(),
         nothing(),
     )
@@ -144,7 +144,7 @@ fn answer_with_annotations_lists_ten_of_a_kind() {
             QueryResponse::new(
                 QueryValue::Vector(Vec::new()),
                 EvalTime::Instant(0),
-                Some(stats.clone()),
+                vec![("stats", stats.clone())],
                 annotations.clone(),
                 nothing(),
             )

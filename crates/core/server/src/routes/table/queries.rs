@@ -31,6 +31,19 @@ const STATS: RouteParam = param(
     "`true` or `all`: include statistics of the query in the response.",
 );
 
+const EXPLAIN: RouteParam = param(
+    "explain",
+    Flag,
+    "Return the plan of the query as `plan`, without evaluating it.",
+);
+
+const ANALYZE: RouteParam = param(
+    "analyze",
+    Flag,
+    "Evaluate the query and also return its plan with the cost of each operation and with hints, as \
+     `analysis`.",
+);
+
 const TERMS: RouteParam = param(
     "search[]",
     Texts,
@@ -93,6 +106,8 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         LIMIT,
         LOOKBACK,
         STATS,
+        EXPLAIN,
+        ANALYZE,
         QUERY_ID,
     ]),
     ApiRoute::new(
@@ -110,6 +125,8 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         LIMIT,
         LOOKBACK,
         STATS,
+        EXPLAIN,
+        ANALYZE,
         QUERY_ID,
     ]),
     ApiRoute::new(

@@ -192,11 +192,9 @@ fn cuts_that_wait_are_caught_up_within_a_few_ticks() {
     assert_eq!(cuts(&churn), 14);
 }
 
-#[test]
-fn names_and_values_of_labels_are_those_of_head_and_blocks() {
-    let mut churn = Churn::new(3);
-    churn.send(12);
-    let request = |range| SelectRequest {
+/// Returns a request for all series with samples in `range`.
+fn request(range: TimeRange) -> SelectRequest<'static> {
+    SelectRequest {
         tenant: Box::leak(Box::new(TenantId::anonymous())),
         matchers: &[],
         range,
@@ -205,7 +203,39 @@ fn names_and_values_of_labels_are_those_of_head_and_blocks() {
         budget: Box::leak(Box::new(Budget::new("query", usize::MAX))),
         series: Box::leak(Box::new(SeriesLimit::unlimited())),
         span: None,
+    }
+}
+
+#[test]
+fn reads_count_their_bytes_and_the_pages_and_units_in_caches() {
+    let mut churn = Churn::new(6);
+    churn.send(20);
+    churn.store().close().unwrap();
+    churn.reopen();
+    let read = |range| {
+        let selection = churn.store().select(request(range)).unwrap();
+        let before = selection.read_costs();
+        assert_eq!((before.cache_hits, before.cache_misses), (0, 0));
+        let mut batch = SeriesBatch::default();
+        selection.read(0..selection.len(), &mut batch).unwrap();
+        selection.read_costs()
     };
+    let (first, second) = (read(TimeRange::ALL), read(TimeRange::ALL));
+    assert!(first.cache_misses > 0, "{first:?}");
+    assert_eq!(second.cache_misses, 0, "{second:?}");
+    assert!(second.cache_hits > 0, "{second:?}");
+    assert_eq!(second.bytes, first.bytes);
+    let hour = read(TimeRange::new(HOUR, 2 * HOUR));
+    assert!(
+        hour.bytes > 0 && hour.bytes < first.bytes,
+        "{hour:?} {first:?}"
+    );
+}
+
+#[test]
+fn names_and_values_of_labels_are_those_of_head_and_blocks() {
+    let mut churn = Churn::new(3);
+    churn.send(12);
     let names = churn.store().label_names(request(TimeRange::ALL)).unwrap();
     assert_eq!(names, ["__name__", "job"]);
     let values = churn

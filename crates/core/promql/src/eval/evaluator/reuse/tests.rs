@@ -7,7 +7,7 @@
 #[allow(dead_code)]
 mod support;
 
-use crate::eval::run;
+use crate::eval::{EvalRecorders, run};
 use crate::parser::parse;
 use crate::plan::{QueryTimes, plan, plan_unshared};
 use crate::value::{PromqlError, QueryResult};
@@ -93,7 +93,8 @@ fn evaluate(
         plan_unshared(&expr, &times)
     };
     let before = store.selects.load(Ordering::Relaxed);
-    let outcome = run(&context, &node, None, Some(text), time, options);
+    let recorders = EvalRecorders::default();
+    let outcome = run(&context, &node, recorders, Some(text), time, options);
     let held = outcome.as_ref().map_or(0, |result| result.memory.bytes());
     assert_eq!(budget.used_bytes(), held, "{text} keeps memory");
     (outcome, store.selects.load(Ordering::Relaxed) - before)

@@ -6,6 +6,7 @@
 
 use crate::ast::{MatchCardinality, VectorMatching};
 use crate::eval::account::{QueryAccount, grow};
+use crate::eval::meter::UnmatchedSeries;
 use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::label_sets::{
     ByteStringNumbers, ByteStrings, is_metadata, retain_labels, retain_labels_into,
@@ -52,6 +53,24 @@ impl MatchSignatures {
         } else {
             Self::from_label_sets(left, right, matching, run)
         }
+    }
+
+    /// Returns the numbers of series whose signature no series of the other side has.
+    pub(super) fn count_unmatched(
+        &self,
+        account: &QueryAccount<'_>,
+    ) -> Result<UnmatchedSeries, PromqlError> {
+        let _marks = account.reserve(self.count)?;
+        let count = |own: &[u32], others: &[u32]| {
+            let mut has_other = vec![false; self.count];
+            others.iter().for_each(|id| has_other[*id as usize] = true);
+            let unmatched = own.iter().filter(|id| !has_other[**id as usize]);
+            (unmatched.count(), own.len())
+        };
+        Ok(UnmatchedSeries {
+            left: count(&self.left, &self.right),
+            right: count(&self.right, &self.left),
+        })
     }
 
     fn from_columns(

@@ -6,7 +6,7 @@ use crate::eval::operators::info::IDENTIFYING;
 use crate::eval::rows::frame::SeriesFrame;
 use crate::eval::rows::reads::ReadBuffer;
 use crate::eval::rows::row_labels::ALLOCATION_BYTES;
-use crate::eval::rows::source::{SampleSource, SelectionSource};
+use crate::eval::rows::source::{SampleSource, SelectionMeter, SelectionSource};
 use crate::eval::run::EvalContext;
 use crate::grid::{SelectorWindow, StepGrid};
 use crate::plan::{PlanNode, PlanNodeKind};
@@ -113,7 +113,12 @@ pub(crate) fn select(
     };
     let selection = run.ctx.store.select(request).map_err(storage_error)?;
     run.account.register_selection(&*selection);
-    let source = SelectionSource::new(selection, &matchers);
+    let meter = run.account.meter().map(|meter| SelectionMeter {
+        meter: meter.clone(),
+        selector: meter.current(),
+        consumer: meter.current(),
+    });
+    let source = SelectionSource::new(selection, &matchers).with_meter(meter);
     let reach = SelectorWindow {
         range_ms: lookback_ms,
         offset_ms: 0,

@@ -1,0 +1,84 @@
+//! Figures of look-ups and reads: the part of each matcher in a look-up, and the bytes, pages and
+//! units that a selection has read.
+
+use super::StoreReader;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::store::{MatcherCost, ReadCosts, SelectRequest};
+
+/// Counters of the reads of one selection, which all its threads share.
+#[derive(Debug, Default)]
+pub(super) struct ReadCostCounters {
+    bytes: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl ReadCostCounters {
+    /// Counts a page of `bytes` bytes that a read opened.
+    pub(super) fn add_unit(&self, bytes: u64, was_cached: bool) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let counter = if was_cached { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts `count` units of blocks of `bytes` bytes together, of which `loaded` were read from
+    /// the disk.
+    pub(super) fn add_units(&self, count: u64, bytes: u64, loaded: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let hits = count.saturating_sub(loaded);
+        self.hits.fetch_add(hits, Ordering::Relaxed);
+        self.misses.fetch_add(loaded, Ordering::Relaxed);
+    }
+
+    /// Returns the figures of the reads so far.
+    pub(super) fn load(&self) -> ReadCosts {
+        ReadCosts {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            cache_hits: self.hits.load(Ordering::Relaxed),
+            cache_misses: self.misses.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl StoreReader {
+    /// Implements [`firn_model::store::Select::explain`]. Head and blocks have indexes of their own
+    /// with mostly the same series, so the largest number of series of any index is returned.
+    pub(crate) fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
+        let none = MatcherCost {
+            series: Some(0),
+            is_deferred: false,
+        };
+        let mut costs = vec![none; request.matchers.len()];
+        if *request.tenant != self.parts.options.tenant {
+            return Ok(costs);
+        }
+        request.bind_matchers();
+        let (matchers, range, cancel) = (request.matchers, request.range, request.cancel);
+        // Held so that no series or term of the index is freed.
+        let _generation = self.parts.head.index.generation();
+        add_index(
+            &mut costs,
+            &self.parts.head.index.explain(matchers, range, cancel)?,
+        );
+        let mut memory = request.budget.create_reservation();
+        let view = self.parts.blocks.view();
+        for open in view.find_matching(range, matchers) {
+            cancel.check()?;
+            match open.block.explain(matchers, cancel, &mut memory) {
+                Ok(of_block) => add_index(&mut costs, &of_block),
+                // The look-up of the query reports the damage.
+                Err(e) if e.kind == ErrorKind::Corrupt => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(costs)
+    }
+}
+
+fn add_index(costs: &mut [MatcherCost], of_index: &[MatcherCost]) {
+    for (cost, one) in costs.iter_mut().zip(of_index) {
+        cost.series = cost.series.max(one.series);
+        cost.is_deferred |= one.is_deferred;
+    }
+}
