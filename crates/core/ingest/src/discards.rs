@@ -2,10 +2,12 @@
 //! paths.
 //!
 //! Invariant: memory is bounded. If there are more than [`KINDS_MAX`] kinds, the most recent ones
-//! are kept; a kind consists of two counts, two times and one example of at most 1 KiB.
+//! are kept; a kind consists of two counts, two times, and one example of at most 1 KiB with labels
+//! of at most 1 KiB.
 
 use crate::outcome::{DropReason, DroppedSamples};
 use crate::refusals::{SampleSender, truncate_example};
+use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use std::collections::BTreeMap;
@@ -34,7 +36,12 @@ pub struct DiscardEntry {
     pub last: TimestampMs,
     /// Error text of the latest write that had one.
     pub example: String,
+    /// Labels of the series in `example`; empty if they were not decoded or are long.
+    pub labels: Labels,
 }
+
+/// Largest size of the labels of an example in bytes.
+const LABELS_BYTES_MAX: usize = 1 << 10;
 
 type Key = (DropReason, SampleSender, String);
 
@@ -64,11 +71,15 @@ impl DiscardStatistics {
                 first: now,
                 last: now,
                 example: String::new(),
+                labels: Labels::empty(),
             });
             kind.samples += dropped.sample_count as u64;
             kind.writes += 1;
             kind.last = now;
             kind.example = truncate_example(&dropped.first);
+            let labels = Some(&dropped.first_labels);
+            let labels = labels.filter(|labels| labels.as_bytes().len() <= LABELS_BYTES_MAX);
+            kind.labels = labels.cloned().unwrap_or_default();
             if kinds.len() > KINDS_MAX {
                 let oldest = kinds.iter().min_by_key(|(_, kind)| kind.last);
                 let oldest = oldest.map(|(key, _)| key.clone());
@@ -96,6 +107,7 @@ mod tests {
             sample_count: 2,
             job: job.into(),
             first: first.into(),
+            first_labels: Labels::empty(),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::outcome::{DropReason, DroppedSamples, WriteOutcome};
 use crate::pipeline::Pipeline;
 use crate::refusals::SampleSender;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendOutcome, Ticket};
 use firn_model::tenant::TenantId;
@@ -256,6 +257,7 @@ fn add_dropped_sample(
             sample_count: 1,
             job: String::new(),
             first: first(),
+            first_labels: Labels::empty(),
         }),
     }
 }

@@ -14,6 +14,7 @@
 mod deltas;
 mod discards;
 pub mod exemplars;
+mod ha;
 pub mod import;
 mod limits;
 pub mod metadata;

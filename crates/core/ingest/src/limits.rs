@@ -25,6 +25,10 @@ pub(crate) const WORK_MESSAGES: usize = 5;
 /// addition to it, because they are long-lived and accounted like the store's memory.
 const DELTAS_SHARE: usize = 4;
 
+/// Divisor for the memory of the series of pairs of replicas, in addition to the write memory like
+/// that of deltas.
+const REPLICAS_SHARE: usize = 2;
+
 /// Number of decoders kept for the next requests: as many as decode concurrently on a large
 /// machine.
 const SPARE_DECODERS_MAX: usize = 16;
@@ -54,6 +58,8 @@ pub struct IngestLimits {
     pub spare: SpareBufferLimits,
     /// Largest memory of accumulated delta streams in bytes.
     pub deltas_bytes_max: usize,
+    /// Largest memory of the series of pairs of replicas in bytes.
+    pub replicas_bytes_max: usize,
     /// Largest distance of a sample's timestamp into the future, in milliseconds.
     pub future_ms_max: i64,
 }
@@ -136,6 +142,7 @@ impl IngestLimits {
             import: ImportLimits::from_body_bytes(body),
             spare: SpareBufferLimits::from_total_bytes(shares),
             deltas_bytes_max: shares.writes / DELTAS_SHARE,
+            replicas_bytes_max: shares.writes / REPLICAS_SHARE,
             // The limit of Prometheus: clocks of senders drift, but a sample one day ahead would
             // block its series for a day.
             future_ms_max: 10 * 60 * 1000,

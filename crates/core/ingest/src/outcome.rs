@@ -1,10 +1,12 @@
 //! The outcome of a write: stored and dropped samples, and the texts for the sender.
 
 use firn_model::exemplar::LABEL_CHARS_MAX;
+use firn_model::labels::Labels;
 use firn_model::store::{
     AppendOutcome, ExemplarRejection, RejectedExemplars, RejectedSamples, SampleRejection,
 };
-use firn_wire::remote_write::{RejectedSeries, WriteRejectionReason};
+use firn_wire::WireError;
+use firn_wire::remote_write::{DecodedWriteRequest, RejectedSeries, WriteRejectionReason};
 use std::fmt::Write;
 
 /// The reason why samples were dropped: the closed set of values for the metric label `reason`.
@@ -19,13 +21,16 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of the metrics.
-    pub const ALL: [DropReason; 22] = [
+    pub const ALL: [DropReason; 25] = [
         DropReason::Rejected(SampleRejection::OutOfOrder),
         DropReason::Rejected(SampleRejection::DuplicateTimestamp),
         DropReason::Rejected(SampleRejection::OutOfBounds),
         DropReason::Rejected(SampleRejection::TooOld),
         DropReason::Rejected(SampleRejection::TooFarInFuture),
         DropReason::Rejected(SampleRejection::SeriesLimit),
+        DropReason::Rejected(SampleRejection::ActiveSeriesLimit),
+        DropReason::Rejected(SampleRejection::NewSeriesLimit),
+        DropReason::Rejected(SampleRejection::JobSeriesLimit),
         DropReason::Refused(WriteRejectionReason::MetricName),
         DropReason::Refused(WriteRejectionReason::LabelName),
         DropReason::Refused(WriteRejectionReason::LabelValue),
@@ -58,6 +63,9 @@ impl DropReason {
             DropReason::Rejected(SampleRejection::TooOld) => "too_old",
             DropReason::Rejected(SampleRejection::TooFarInFuture) => "too_far_in_future",
             DropReason::Rejected(SampleRejection::SeriesLimit) => "series_limit",
+            DropReason::Rejected(SampleRejection::ActiveSeriesLimit) => "active_series_limit",
+            DropReason::Rejected(SampleRejection::NewSeriesLimit) => "new_series_limit",
+            DropReason::Rejected(SampleRejection::JobSeriesLimit) => "job_series_limit",
             DropReason::Refused(WriteRejectionReason::MetricName) => "metric_name",
             DropReason::Refused(WriteRejectionReason::LabelName) => "label_name",
             DropReason::Refused(WriteRejectionReason::LabelValue) => "label_value",
@@ -89,6 +97,8 @@ pub struct DroppedSamples {
     pub job: String,
     /// Error text of the first one, in the wording of Prometheus.
     pub first: String,
+    /// Labels of the series of the first one; empty if they were not decoded.
+    pub first_labels: Labels,
 }
 
 impl From<&RejectedSeries> for DroppedSamples {
@@ -98,6 +108,7 @@ impl From<&RejectedSeries> for DroppedSamples {
             sample_count: refused.sample_count,
             job: String::new(),
             first: refused.first.clone(),
+            first_labels: Labels::empty(),
         }
     }
 }
@@ -111,15 +122,28 @@ impl From<&RejectedSamples> for DroppedSamples {
             SampleRejection::TooOld => "too old sample",
             SampleRejection::TooFarInFuture => "out of bounds: timestamp is too far in the future",
             SampleRejection::SeriesLimit => "series limit reached",
+            SampleRejection::ActiveSeriesLimit => "too many active series",
+            SampleRejection::NewSeriesLimit => "too many new series",
+            SampleRejection::JobSeriesLimit => "too many new series of the job",
         };
+        let limit = rejected.limit.map_or(String::new(), |limit| {
+            let name = match rejected.rejection {
+                SampleRejection::ActiveSeriesLimit => " (max_global_series_per_user)",
+                SampleRejection::NewSeriesLimit => " (new_series_limit)",
+                SampleRejection::JobSeriesLimit => " (new_series_per_job_limit)",
+                _ => "",
+            };
+            format!(": limit {limit}{name}")
+        });
         Self {
             reason: DropReason::Rejected(rejected.rejection),
             sample_count: rejected.count,
             job: String::from_utf8_lossy(rejected.first_labels.get("job")).into_owned(),
             first: format!(
-                "{what} for series {} at timestamp {}",
+                "{what}{limit} for series {} at timestamp {}",
                 rejected.first_labels, rejected.first_time
             ),
+            first_labels: rejected.first_labels.clone(),
         }
     }
 }
@@ -170,12 +194,23 @@ impl From<&RejectedExemplars> for DroppedExemplars {
     }
 }
 
+/// Samples of a pair of replicas that were not stored, because samples of the other replica are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeduplicatedSamples {
+    /// Number of float samples.
+    pub(crate) floats: usize,
+    /// Number of native histograms.
+    pub(crate) histograms: usize,
+    /// Number of stored samples that were in other requests.
+    pub(crate) filled: usize,
+}
+
 /// The stored parts of a request, as remote write 2.0 reports them in the headers of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenCounts {
-    /// Number of stored float samples.
+    /// Number of stored float samples, including deduplicated ones.
     pub samples: usize,
-    /// Number of stored native histograms.
+    /// Number of stored native histograms, including deduplicated ones.
     pub histograms: usize,
     /// Number of exemplars, including duplicates and those that the store does not keep.
     pub exemplars: usize,
@@ -193,6 +228,25 @@ pub(crate) struct DecodeOutcome {
     pub(crate) dropped_exemplars: Vec<DroppedExemplars>,
     /// True if the protocol reports dropped exemplars to the sender.
     pub(crate) tells_exemplars: bool,
+    /// Samples that were not passed to the store because those of another replica were.
+    pub(crate) deduplicated: DeduplicatedSamples,
+}
+
+impl DecodeOutcome {
+    /// Returns the outcome of a request after all its labels were decoded, which had `exemplars`
+    /// valid exemplars. Fails if the message as a whole is malformed.
+    pub(crate) fn from_decoded(
+        decoded: DecodedWriteRequest<'_>,
+        exemplars: usize,
+    ) -> Result<Self, WireError> {
+        let dropped_exemplars = decoded.refused_exemplars.iter();
+        Ok(Self {
+            exemplars: exemplars - decoded.lost_exemplars,
+            dropped_exemplars: dropped_exemplars.map(DroppedExemplars::from).collect(),
+            dropped: decoded.finish()?.iter().map(DroppedSamples::from).collect(),
+            ..Self::default()
+        })
+    }
 }
 
 /// The outcome of a write whose stored samples are durable, from which the server builds its
@@ -208,6 +262,8 @@ pub struct WriteOutcome {
     pub dropped_exemplars: Vec<DroppedExemplars>,
     /// Counts for the response of remote write 2.0.
     pub written: WrittenCounts,
+    /// Number of samples that were not stored because those of another replica are.
+    pub deduplicated_count: usize,
 }
 
 impl WriteOutcome {
@@ -226,6 +282,7 @@ impl WriteOutcome {
         let DecodeOutcome {
             mut dropped,
             mut dropped_exemplars,
+            deduplicated,
             ..
         } = decoding;
         dropped.extend(appended.rejected.iter().map(DroppedSamples::from));
@@ -241,9 +298,11 @@ impl WriteOutcome {
             stored_count: appended.stored,
             dropped,
             dropped_exemplars,
+            deduplicated_count: deduplicated.floats + deduplicated.histograms,
             written: WrittenCounts {
-                samples: appended.stored.saturating_sub(appended.stored_histograms),
-                histograms: appended.stored_histograms,
+                samples: (appended.stored + deduplicated.floats)
+                    .saturating_sub(appended.stored_histograms + deduplicated.filled),
+                histograms: appended.stored_histograms + deduplicated.histograms,
                 exemplars: decoding.exemplars.saturating_sub(refused.sum()),
             },
         }
@@ -253,6 +312,12 @@ impl WriteOutcome {
     /// sender.
     pub fn is_refused(&self) -> bool {
         self.stored_count == 0 && !self.dropped.is_empty()
+    }
+
+    /// Returns whether nothing was stored and nothing was dropped, because another replica has sent
+    /// the same samples.
+    pub fn is_deduplicated(&self) -> bool {
+        self.deduplicated_count > 0 && self.stored_count == 0 && self.is_complete()
     }
 
     /// Returns whether everything was stored, samples as well as reported exemplars. Otherwise

@@ -22,7 +22,10 @@ mod forwarding;
 mod ledger;
 mod otlp;
 mod push;
+mod rates;
+mod replicas;
 mod room;
+mod tenants;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +35,7 @@ pub use room::WriteAdmission;
 
 use crate::deltas::DeltaStreams;
 use crate::discards::{DiscardEntry, DiscardStatistics};
+use crate::ha::HaTracker;
 use crate::limits::IngestLimits;
 use crate::metadata::PushedMetadata;
 use crate::metrics::Metrics;
@@ -47,13 +51,15 @@ use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, LateSamplePolicy, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
+use firn_model::tenant_limits::TenantOverrides;
 use firn_wire::remote_write::{self, RemoteWriteDecoder, ZeroSampleGenerator};
 use ledger::{PendingBatchEntry, WriteLedger};
 use otlp::OtlpSettings;
+use rates::IngestionRates;
 use room::WriteMemoryBudgets;
 use std::io;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// Age in milliseconds up to which backfilled samples are stored in order: as old as samples may be
 /// behind the newest one of a store and still be accepted in order.
@@ -89,6 +95,9 @@ pub struct Pipeline {
     sending: OnceLock<Arc<dyn ReceiverQueue>>,
     otlp: OtlpSettings,
     deltas: DeltaStreams,
+    overrides: RwLock<Arc<TenantOverrides>>,
+    rates: IngestionRates,
+    replicas: HaTracker,
 }
 
 impl Pipeline {
@@ -124,6 +133,9 @@ impl Pipeline {
             sending: OnceLock::new(),
             otlp: OtlpSettings::default(),
             deltas,
+            overrides: RwLock::default(),
+            rates: IngestionRates::default(),
+            replicas: HaTracker::new(limits.replicas_bytes_max),
         }
     }
 
@@ -391,19 +403,6 @@ impl Pipeline {
         let dropped = std::slice::from_ref(dropped);
         self.ledger
             .count_dropped(sender, dropped, self.accepted_time_max());
-    }
-
-    /// Logs rejected samples if a log line is due; the caller must call this about once a second.
-    pub fn log_due_rejections(&self) {
-        self.ledger
-            .refusals
-            .write_due_lines(self.ledger.clock.monotonic());
-    }
-
-    /// Logs rejected samples that are not logged yet; the caller must call this after all writes
-    /// have ended.
-    pub fn log_remaining_rejections(&self) {
-        self.ledger.refusals.write_all_lines();
     }
 
     /// Returns the bounds for samples of `sender`; `None` means samples that may be rejected

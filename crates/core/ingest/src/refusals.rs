@@ -282,6 +282,7 @@ mod tests {
     use super::*;
     use firn_model::env::Clock;
     use firn_model::env::sim::SimClock;
+    use firn_model::labels::Labels;
     use firn_model::store::SampleRejection;
     use firn_wire::remote_write::WriteRejectionReason;
 
@@ -304,6 +305,7 @@ mod tests {
                 sample_count,
                 job: String::new(),
                 first: format!("one of {job} at {}", now.as_secs()),
+                first_labels: Labels::empty(),
             };
             let sender = SampleSender::Job(job.into());
             let line = self.kinds.record_dropped(&sender, &dropped, 7, now);
@@ -463,6 +465,7 @@ mod tests {
             sample_count: 0,
             job: String::new(),
             first: "é".repeat(EXAMPLE_BYTES_MAX),
+            first_labels: Labels::empty(),
         };
         let sender = SampleSender::Push {
             tenant: TenantId::anonymous(),

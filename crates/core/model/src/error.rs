@@ -10,6 +10,12 @@ pub enum ErrorKind {
     Invalid,
     /// A limit was exceeded. The message contains the value and the limit.
     Limited,
+    /// More data than the permitted rate. A retry after some time may succeed. The message contains
+    /// the rate.
+    RateLimited {
+        /// Time after which a retry may succeed, in seconds.
+        retry_after_seconds: u32,
+    },
     /// The requested item does not exist. A retry fails again until it is created.
     NotFound,
     /// The caller closed the connection or canceled the work.

@@ -71,5 +71,6 @@ pub mod stats;
 pub mod store;
 pub mod sync;
 pub mod tenant;
+pub mod tenant_limits;
 pub mod trace;
 pub mod units;

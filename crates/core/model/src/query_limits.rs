@@ -20,6 +20,10 @@ pub struct QueryLimits {
     pub range_max: Option<Duration>,
     /// `firn.blocked_queries`: queries that are refused.
     pub blocked: Vec<BlockedQuery>,
+    /// Maximum time for which a query waits and runs, in place of the flag `--query.timeout`.
+    pub timeout: Option<Duration>,
+    /// Maximum number of queries of one tenant that run at one time. Rules do not count.
+    pub queries_max: Option<usize>,
 }
 
 impl Default for QueryLimits {
@@ -30,6 +34,8 @@ impl Default for QueryLimits {
             samples_max: u64::MAX,
             range_max: None,
             blocked: Vec::new(),
+            timeout: None,
+            queries_max: None,
         }
     }
 }

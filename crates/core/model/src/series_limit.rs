@@ -48,7 +48,8 @@ impl SeriesLimit {
             Err(Error::new(
                 ErrorKind::Limited,
                 format!(
-                    "query selects too many series: {found} series, limit {}",
+                    "query selects too many series: {found} series, limit {} \
+                     (max_fetched_series_per_query)",
                     self.max
                 ),
             ))
@@ -68,7 +69,8 @@ mod tests {
         assert!(limit.add_series(6).is_ok());
         let e = limit.add_series(1).unwrap_err();
         assert_eq!(e.kind, ErrorKind::Limited);
-        let text = "query selects too many series: 11 series, limit 10";
+        let text = "query selects too many series: 11 series, limit 10 \
+                    (max_fetched_series_per_query)";
         assert_eq!(e.message, text);
         assert_eq!((limit.found(), limit.remaining()), (11, 0));
         assert!(SeriesLimit::unlimited().add_series(usize::MAX).is_ok());

@@ -14,7 +14,7 @@ use crate::cancel::CancelToken;
 use crate::columns::{LabelColumn, SeriesBatch};
 use crate::error::Error;
 use crate::exemplar::SeriesExemplarResult;
-use crate::fingerprint::SeriesHash;
+use crate::fingerprint::{Fingerprint, SeriesHash};
 use crate::labels::Labels;
 use crate::losses::DataLossWarnings;
 use crate::matcher::Matcher;
@@ -84,6 +84,15 @@ impl AppendBounds {
     }
 }
 
+/// The times of the newest samples of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewestSampleTimes {
+    /// The time of the newest sample in order.
+    pub newest: TimestampMs,
+    /// The time of the sample before it, if the store knows it without reading a file.
+    pub before: Option<TimestampMs>,
+}
+
 /// A store that accepts samples. Writers such as remote write, scrapes and rules use it.
 pub trait Append: Send + Sync {
     /// Stores `batch`. The ticket resolves when every stored sample is durable and visible, or with
@@ -133,6 +142,17 @@ pub trait Append: Send + Sync {
     /// for an empty store, and for an implementation that does not track this time. Takes no lock.
     fn newest_time(&self, _tenant: &TenantId) -> Option<TimestampMs> {
         None
+    }
+
+    /// Returns the newest times of the series with these fingerprints, one entry for each, from
+    /// memory. Returns `None` for a series that is unknown or silent for long, and for every series
+    /// if the implementation does not track them. Includes samples that are not durable yet.
+    fn newest_sample_times(
+        &self,
+        _tenant: &TenantId,
+        prints: &[Fingerprint],
+    ) -> Vec<Option<NewestSampleTimes>> {
+        vec![None; prints.len()]
     }
 
     /// Returns whether exemplars are stored. If not, a batch need not contain them.

@@ -89,7 +89,8 @@ fn selectors_that_find_more_series_than_allowed_together_are_refused() {
         ("up + rate(up[5m])", 1_300, "2600 series, limit 2500"),
         ("info(up)", 2_501, "2501 series, limit 2500"),
     ] {
-        let expected = format!("query selects too many series: {error}");
+        let expected =
+            format!("query selects too many series: {error} (max_fetched_series_per_query)");
         check(text, series, u64::MAX, 1 << 30, &expected);
     }
     for (text, series) in [

@@ -18,3 +18,4 @@ pub(crate) mod question;
 pub(crate) mod queue;
 pub(crate) mod registry;
 pub(crate) mod run;
+mod tenant_slots;

@@ -27,6 +27,7 @@ use firn_wire::exposition::{FamilySink, TextSink};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -175,6 +176,7 @@ impl ServerAppState {
         );
         if let Some(backend) = self.backend.get() {
             backend.pipeline.metrics().collect(sink);
+            backend.pipeline.collect_replicas(sink);
         }
         let backend = self.backend.get().map(|b| b.collectors.as_slice());
         for collector in self
@@ -203,11 +205,20 @@ impl ServerAppState {
         TenantId::new(id).map_err(ApiFailure::request)
     }
 
+    /// Returns the maximum time for which a query may wait and run.
+    pub(crate) fn query_timeout(&self) -> Duration {
+        let of_config = (self.parts.query.limits)().timeout;
+        of_config.unwrap_or(self.limits().query_timeout)
+    }
+
     /// Registers a query, which starts now, with a memory budget of its own.
     pub(crate) fn begin_query(&self, question: RequestedQuery) -> Arc<QueryRun> {
+        let limits = (self.parts.query.limits)();
         let allowance = QueryAllowance {
             budget: self.budgets.query(),
-            samples_max: (self.parts.query.limits)().samples_max,
+            samples_max: limits.samples_max,
+            queries_max: limits.queries_max,
+            timeout: limits.timeout,
         };
         self.registry.begin(question, allowance)
     }
@@ -221,7 +232,18 @@ impl ServerAppState {
     ) -> Result<T, ApiFailure> {
         let active = self.backend.get().map(|backend| backend.active.clone());
         let active = active.unwrap_or_else(ActiveQueries::none);
-        self.queries.run(active, run, deadline, job).await?
+        let outcome = self.queries.run(active, run.clone(), deadline, job);
+        outcome.await.map_err(|reason| {
+            let mut failure = ApiFailure::from(reason);
+            let is_late = matches!(
+                reason,
+                QueryAbortReason::Waiting | QueryAbortReason::Running
+            );
+            if let (true, Some(limit)) = (is_late, run.reached_timeout()) {
+                failure.message += &format!(": limit {limit} (query_timeout)");
+            }
+            failure
+        })?
     }
 
     /// Runs `job` in the query queue for a query without a request, such as that of a rule. Returns

@@ -128,15 +128,15 @@ impl ServerApp {
             std::iter::once(question.expression.as_str()),
             Some(time.into()),
         );
-        let deadline = Instant::now() + self.limits().query_timeout;
+        let deadline = Instant::now() + self.query_timeout();
         let run = self.begin_query(asked);
         let outcome = self.run_queued(backend.active.clone(), run, deadline, job);
         outcome.await.map_err(|e| {
             span.set_error(e);
             match e {
-                QueryAbortReason::Waiting | QueryAbortReason::Refused(_) => {
-                    RuleQueryError::Later(e.to_string())
-                }
+                QueryAbortReason::Waiting
+                | QueryAbortReason::WaitingForTenant(_)
+                | QueryAbortReason::Refused(_) => RuleQueryError::Later(e.to_string()),
                 QueryAbortReason::Running
                 | QueryAbortReason::Ended
                 | QueryAbortReason::Panicked => RuleQueryError::Failed(e.to_string()),

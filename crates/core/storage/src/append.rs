@@ -111,6 +111,12 @@ impl Appender {
                 let taken = self.append_samples(&mut scratch, batch, window);
                 failpoints::turn();
                 let mut appended = scratch.fill_record(&self.parts, batch, taken.sequence);
+                if !appended.rejected.is_empty() {
+                    let limits = self.parts.series_limits.get();
+                    for rejected in &mut appended.rejected {
+                        rejected.limit = limits.of(rejected.rejection);
+                    }
+                }
                 let refusal = self.finish_late_counts(&mut scratch);
                 self.parts
                     .metrics
@@ -287,7 +293,7 @@ impl Appender {
         let local = scratch.locals[i];
         let (floats, histograms) = batch.offsets(i);
         let Some(series) = shard.series_mut(local) else {
-            scratch.reject_missing(floats, histograms, samples, window);
+            scratch.reject_missing(i, batch, window);
             return i64::MIN;
         };
         let is_first = !series.has_newest();

@@ -13,6 +13,7 @@ pub(crate) mod numbers;
 pub(crate) mod options;
 pub(crate) mod retention;
 pub(crate) mod retention_rules;
+pub(crate) mod series_limits;
 
 use crate::blocks::Blocks;
 use crate::damage::{Damage, DamageList};
@@ -35,6 +36,7 @@ use journal::JournalTracker;
 use metrics::StoreMetrics;
 use options::{LogTrimming, StoreOptions};
 use retention::RetentionState;
+use series_limits::LiveSeriesLimits;
 use std::sync::{Arc, OnceLock};
 
 /// The shared parts of a store. Created by the store when it is opened.
@@ -52,6 +54,7 @@ pub(crate) struct StoreParts {
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) exemplars: Arc<ExemplarStorage>,
     pub(crate) retaining: RetentionState,
+    pub(crate) series_limits: LiveSeriesLimits,
     /// Damage found since the store was opened.
     pub(crate) damages: Arc<DamageList>,
     /// The journal that another component writes to the log.

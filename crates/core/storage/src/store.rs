@@ -26,6 +26,7 @@ pub use crate::parts::options::{
     RetentionLimits, SealingThread, StoreOptions, StoreSyncMode, WINDOW_MS,
 };
 pub use crate::parts::retention_rules::{RetentionRule, RetentionRules};
+pub use crate::parts::series_limits::SeriesLimits;
 
 use crate::append::Appender;
 use crate::block::BlockCache;
@@ -43,6 +44,7 @@ use crate::maintenance::state::MaintenanceState;
 use crate::parts::head::StoreHead;
 use crate::parts::metrics::StoreMetrics;
 use crate::parts::retention::RetentionState;
+use crate::parts::series_limits::LiveSeriesLimits;
 use crate::parts::{MetadataSource, StoreParts};
 use crate::read::StoreReader;
 use crate::replay::{StartupPages, replay};
@@ -52,15 +54,15 @@ use firn_model::batch::{Batch, BatchSource};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::SeriesExemplarResult;
-use firn_model::fingerprint::{HashKeys, SeriesHash};
+use firn_model::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 use firn_model::log::{DurableLog, LogHealth};
 use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
-    Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest, Select,
-    SelectRequest, Selection, Ticket,
+    Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest,
+    NewestSampleTimes, Select, SelectRequest, Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use std::ops::RangeInclusive;
@@ -213,6 +215,10 @@ impl Store {
             },
             exemplars: Arc::new(ExemplarStorage::new(options.exemplars_max)),
             retaining: RetentionState::new(options.retention()),
+            series_limits: LiveSeriesLimits::new(SeriesLimits {
+                new: options.new_series,
+                ..SeriesLimits::default()
+            }),
             journal: Arc::default(),
             learn_metadata: OnceLock::new(),
             options,
@@ -353,6 +359,11 @@ impl Store {
         self.maintenance.schedule_tick();
     }
 
+    /// Changes the limits of new series. The counts of the current window remain.
+    pub fn set_series_limits(&self, limits: SeriesLimits) {
+        self.parts.series_limits.set(limits);
+    }
+
     /// Returns the memory of the store in bytes as of the last sweep: chunks, index, tables,
     /// exemplars and cached pages.
     pub fn memory_bytes(&self) -> usize {
@@ -429,6 +440,17 @@ impl Append for Store {
     fn newest_time(&self, tenant: &TenantId) -> Option<TimestampMs> {
         let is_own = *tenant == self.parts.options.tenant;
         self.parts.head.newest().filter(|_| is_own)
+    }
+
+    fn newest_sample_times(
+        &self,
+        tenant: &TenantId,
+        prints: &[Fingerprint],
+    ) -> Vec<Option<NewestSampleTimes>> {
+        let is_own = *tenant == self.parts.options.tenant;
+        let head = &self.parts.head;
+        let newest = |print: &Fingerprint| head.newest_times_of(*print).filter(|_| is_own);
+        prints.iter().map(newest).collect()
     }
 
     fn can_store_exemplars(&self) -> bool {

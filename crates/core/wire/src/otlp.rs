@@ -142,6 +142,11 @@ impl OtlpDecoder {
         }
     }
 
+    /// Sets the maximum number of labels of the series in further requests.
+    pub fn set_labels_max(&mut self, labels_max: usize) {
+        self.limits.label_count_max = labels_max;
+    }
+
     /// Decodes a protobuf request and leaves labels undecoded, like
     /// [`crate::remote_write::OtlpDecoder::decode_within`]. The memory for samples and labels is
     /// reserved in `memory` before it is allocated; the caller reserves the memory of the message.

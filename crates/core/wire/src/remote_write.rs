@@ -46,7 +46,7 @@ pub use histogram::decode as decode_histogram;
 pub(crate) use histogram::reduce_resolution as fit_histogram;
 pub(crate) use interned::KEY_COPIES;
 pub use interned::encode_interned;
-pub use keys::KEY_FORMAT;
+pub use keys::{KEY_FORMAT, visit_labels};
 pub(crate) use keys::{begin_label, push_begun_label, push_label};
 pub(crate) use labels::name_and_value;
 pub use labels::{SeriesRejection, push_checked};
@@ -173,6 +173,11 @@ impl RemoteWriteDecoder {
         }
     }
 
+    /// Sets the maximum number of labels of the series in further requests.
+    pub fn set_labels_max(&mut self, labels_max: usize) {
+        self.limits.label_count_max = labels_max;
+    }
+
     /// Decodes a request with all labels. Fails if the message as a whole is malformed or exceeds a
     /// limit.
     pub fn decode(
@@ -294,6 +299,27 @@ impl<'d> DecodedWriteRequest<'d> {
             format_key: Vec::new(),
             failure: None,
         }
+    }
+
+    /// Replaces the series by those of `batch`, whose undecoded keys have the format
+    /// [`KEY_FORMAT`]. Series that were rejected so far remain counted.
+    pub fn replace_batch(&mut self, batch: Batch) {
+        self.key_bytes = batch.message_bytes();
+        *self.batch = batch;
+    }
+
+    /// Decodes the labels of all series with more than `labels_max` labels, so that a decoder with
+    /// this limit rejects them. Labels of existing series are not decoded otherwise.
+    pub fn reject_many_labels(&mut self, labels_max: usize) -> Result<(), Error> {
+        let has_many = |series: &u32| {
+            let mut labels = 0;
+            let key = self.batch.key(*series as usize);
+            let counted = key.map(|key| keys::visit_labels(key, |_, _, _| labels += 1));
+            counted.is_some() && labels > labels_max
+        };
+        let all = 0..self.batch.series_count() as u32;
+        let many: Vec<u32> = all.filter(has_many).collect();
+        self.read_labels(&many)
     }
 
     /// Returns the rejected series after all requested labels were decoded. Fails if one of them

@@ -18,6 +18,7 @@ mod keys;
 mod load;
 pub mod mirror;
 mod otlp;
+mod overrides;
 mod printed;
 mod remote;
 pub mod remote_read;
@@ -47,6 +48,7 @@ use firn_config_schema::section::ConfigSection;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_model::query_limits::QueryLimits;
+use firn_model::tenant_limits::TenantOverrides;
 use firn_rules::editing::namespace_from_file_name;
 use firn_rules::group::RuleGroup;
 use firn_scrape::ScrapeJobSettings;
@@ -85,10 +87,15 @@ pub struct Config {
     pub wal_sync: WalSync,
     /// `firn.memory_limit`: maximum memory of the process, applied at the start.
     pub memory_limit: MemoryLimit,
-    /// Limits of new series per hour, for all and per job.
+    /// Limits of new series per window, for all and per job.
     pub new_series: NewSeriesLimits,
-    /// Limits of every query. None is set by default: Prometheus has no such limits, so that its
-    /// queries must also work in Firn. The limits of memory and samples apply in addition.
+    /// `firn.overrides`: file with the limits of single tenants.
+    pub overrides_file: Option<PathBuf>,
+    /// Limits of single tenants, if the file was read.
+    pub overrides: Arc<TenantOverrides>,
+    /// Limits of every query, including those of the anonymous tenant. None is set by default:
+    /// Prometheus has no such limits, so that its queries must also work in Firn. The limits of
+    /// memory and samples apply in addition.
     pub query_limits: Arc<QueryLimits>,
     /// `firn.sealing_jitter`: whether groups of series are sealed at different times.
     pub is_sealing_jittered: bool,
@@ -202,10 +209,9 @@ impl Config {
             exemplars_max: storage::exemplars_max(storage),
             wal_sync: firn::wal_sync(firn),
             memory_limit: firn::memory_limit(firn)?,
-            new_series: NewSeriesLimits {
-                all: firn::limit(firn, "new_series_limit"),
-                of_job: firn::limit(firn, "new_series_per_job_limit"),
-            },
+            new_series: firn::new_series(firn),
+            overrides_file: firn.path("overrides"),
+            overrides: Arc::default(),
             query_limits: Arc::new(firn::query_limits(firn)?),
             duplicates: firn::duplicates(firn),
             is_sealing_jittered: firn.flag("sealing_jitter"),
@@ -260,14 +266,6 @@ impl Config {
             ("firn.wal_sync", self.wal_sync != newer.wal_sync),
             ("firn.memory_limit", self.memory_limit != newer.memory_limit),
             ("firn.duplicates", self.duplicates != newer.duplicates),
-            (
-                "firn.new_series_limit",
-                self.new_series.all != newer.new_series.all,
-            ),
-            (
-                "firn.new_series_per_job_limit",
-                self.new_series.of_job != newer.new_series.of_job,
-            ),
             (
                 "firn.sealing_jitter",
                 self.is_sealing_jittered != newer.is_sealing_jittered,

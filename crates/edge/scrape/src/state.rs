@@ -237,6 +237,7 @@ impl ScrapeState {
                 first_labels: reading.first_duplicate,
                 first_time: time,
                 first_series: 0,
+                limit: None,
             })
         };
         ScrapeResult {

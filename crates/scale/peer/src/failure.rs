@@ -105,7 +105,12 @@ pub fn encode_failure(failure: &PeerFailure, into: &mut Vec<u8>) {
         }
         PeerFailure::Failed(error) => {
             into.push(FAILED);
-            let kind = ERROR_KINDS.iter().position(|kind| *kind == error.kind);
+            let own = match error.kind {
+                // Only the node that a sender reaches limits its rate.
+                ErrorKind::RateLimited { .. } => ErrorKind::Unavailable,
+                kind => kind,
+            };
+            let kind = ERROR_KINDS.iter().position(|kind| *kind == own);
             into.push(kind.expect("all kinds are listed") as u8);
             push_prefixed(error.message.as_bytes(), into);
         }

@@ -32,6 +32,7 @@ impl Append for DiscardingStore {
                     first_labels: series.labels.to_owned(),
                     first_time: time,
                     first_series: number as usize,
+                    limit: None,
                 });
                 refused.count += 1;
             };

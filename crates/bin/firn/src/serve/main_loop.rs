@@ -2,7 +2,7 @@
 
 use super::error::ServeError;
 use super::signals::SignalEvent;
-use super::store_settings::late_window_ms;
+use super::store_settings::{late_window_ms, series_limits};
 use super::subscribers::ConfigSubscribers;
 use super::{StartingServer, metadata, scraping};
 use firn_cluster::partitions::store::PartitionedStore;
@@ -49,6 +49,7 @@ impl StartingServer {
                         metadata::store_if_due(&of_metadata, false);
                     });
                     let state = pipeline.aggregation_bytes() + pipeline.deltas_bytes();
+                    let state = state + pipeline.replicas_bytes();
                     held.set(self.own_bytes + store.memory_bytes() + state);
                 }
                 _ = looking.tick(), if self.reload_every.is_some() => self.look_for_changes(),
@@ -77,6 +78,8 @@ impl StartingServer {
             store.set_exemplars_max(config.exemplars_max);
         }
         store.set_late_window_ms(late_window_ms(config));
+        store.set_series_limits(series_limits(config));
+        following.pipeline.set_overrides(config.overrides.clone());
         following.pipeline.set_translation(config.otlp.clone());
         if !self.scrapes_itself() {
             scraping::apply(following.scraping, config);

@@ -5,7 +5,10 @@ use firn_config::Settings;
 use firn_config::config::{Config, WalSync};
 use firn_config::features::Feature;
 use firn_model::shares::BudgetShares;
-use firn_storage::store::{self, NewSeriesBudget, SealingThread, StoreOptions, StoreSyncMode};
+use firn_model::tenant::TenantId;
+use firn_storage::store::{
+    self, NewSeriesBudget, SealingThread, SeriesLimits, StoreOptions, StoreSyncMode,
+};
 use firn_wire::remote_write::KEY_FORMAT;
 use std::path::PathBuf;
 
@@ -52,10 +55,6 @@ pub fn store_options(
         series_max: shares.head / SERIES_BYTES,
         head_bytes_max: shares.head,
         memory_max: shares.limit,
-        new_series: NewSeriesBudget {
-            all: config.new_series.all.unwrap_or(usize::MAX),
-            of_job: config.new_series.of_job.unwrap_or(usize::MAX),
-        },
         exemplars_max: if keeps_exemplars(settings) {
             config.exemplars_max
         } else {
@@ -81,6 +80,21 @@ pub fn store_options(
 fn log_segment_bytes(usual: u64, head: usize) -> u64 {
     let fitting = (head / BACKLOG_SEGMENTS).max(LOG_SEGMENT_BYTES_MIN);
     usual.min(fitting as u64)
+}
+
+/// Returns the limits of series: those of the tenant that owns the store, or of the config.
+pub fn series_limits(config: &Config) -> SeriesLimits {
+    let of_tenant = config.overrides.limits_of(&TenantId::anonymous());
+    let limits = config.new_series;
+    let all = of_tenant.new_series_max.or(limits.all);
+    SeriesLimits {
+        active: of_tenant.active_series_max.unwrap_or(usize::MAX),
+        new: NewSeriesBudget {
+            all: all.unwrap_or(usize::MAX),
+            of_job: limits.of_job.unwrap_or(usize::MAX),
+        },
+        window_ms: i64::try_from(limits.window.as_millis()).unwrap_or(i64::MAX),
+    }
 }
 
 /// Returns the maximum lateness of accepted samples behind the newest one, in milliseconds.

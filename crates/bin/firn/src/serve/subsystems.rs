@@ -9,6 +9,7 @@ use super::opened_data::OpenedData;
 use super::reading::RemoteReadStore;
 use super::rules::{RuleDependencies, RuleManager};
 use super::sending::{RemoteWriteManager, SendingMode};
+use super::store_settings::series_limits;
 use super::{StartingServer, metadata};
 use firn_cluster::node::ClusterNode;
 use firn_cluster::partitions::store::PartitionedStore;
@@ -41,7 +42,10 @@ impl StartingServer {
         .with_type_labels(features.type_and_unit_labels)
         .with_zero_samples(features.start_times.make_zeros)
         .with_otlp_settings(features.deltas, self.lookback);
-        pipeline.set_translation(self.running.config().otlp.clone());
+        let config = self.running.config();
+        store.set_series_limits(series_limits(&config));
+        pipeline.set_overrides(config.overrides.clone());
+        pipeline.set_translation(config.otlp.clone());
         pipeline
     }
 

@@ -51,6 +51,7 @@ impl Append for Keeping {
                         first_labels: series.labels.to_owned(),
                         first_time: *time,
                         first_series: number as usize,
+                        limit: None,
                     }),
                 }
             }

@@ -1,5 +1,6 @@
 //! Counts the outcome of all samples in one place, whatever their origin.
 
+use super::Pipeline;
 use super::room::WriteAdmission;
 use crate::discards::DiscardStatistics;
 use crate::metrics::Metrics;
@@ -35,6 +36,21 @@ pub(super) struct PendingBatchEntry {
     pub(super) started: Duration,
     /// The request body from which the batch was decoded, if it is forwarded unchanged.
     pub(super) body: Option<KeptRequest>,
+}
+
+impl Pipeline {
+    /// Logs rejected samples if a log line is due; the caller must call this about once a second.
+    pub fn log_due_rejections(&self) {
+        self.ledger
+            .refusals
+            .write_due_lines(self.ledger.clock.monotonic());
+    }
+
+    /// Logs rejected samples that are not logged yet; the caller must call this after all writes
+    /// have ended.
+    pub fn log_remaining_rejections(&self) {
+        self.ledger.refusals.write_all_lines();
+    }
 }
 
 impl WriteLedger {

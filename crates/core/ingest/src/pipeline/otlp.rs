@@ -10,15 +10,16 @@
 use super::ledger::PendingBatchEntry;
 use super::push::PendingWrite;
 use super::room::WriteAdmission;
+use super::tenants::{DecodedSizes, commit_when_stored};
 use super::{Pipeline, SampleSender};
-use crate::deltas;
 use crate::limits::WORK_MESSAGES;
 use crate::metadata::MetadataNameKind;
-use crate::outcome::{DecodeOutcome, DroppedExemplars, DroppedSamples};
+use crate::outcome::DecodeOutcome;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::store::{Append, AppendBounds};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
+use firn_model::tenant_limits::TenantLimits;
 use firn_model::trace::{SpanContext, TraceSpan};
 use firn_wire::WireError;
 use firn_wire::otlp::{
@@ -66,6 +67,7 @@ struct OtlpRequestContext<'a> {
     decode: TraceSpan,
     /// The parent of all spans of the request.
     span: Option<&'a SpanContext>,
+    limits: Arc<TenantLimits>,
 }
 
 /// Origin and encoding of an OTLP body, known from the connection and the request headers.
@@ -180,6 +182,7 @@ impl Pipeline {
         let started = self.ledger.clock.monotonic();
         admission.reserve_message(self.declared_body_bytes(origin, body)?)?;
         let message = self.decompress_message(origin, body, &mut admission)?;
+        let limits = self.tenant_limits(tenant);
         let mut decoder = self.take_otlp_decoder();
         let request = OtlpRequestContext {
             tenant,
@@ -187,6 +190,7 @@ impl Pipeline {
             started,
             decode,
             span,
+            limits,
         };
         let write = self.append_otlp(request, &message, &mut decoder, admission)?;
         self.put_otlp_decoder(decoder);
@@ -215,48 +219,51 @@ impl Pipeline {
             labels_types: self.labels_types,
             info_step_ns: self.otlp.info_step.as_nanos() as u64,
         };
-        let mut adding: deltas::DeltaRequestAccumulator<'_>;
-        let deltas = match self.otlp.mode {
-            DeltaMode::Refuse => OtlpDeltaMode::Refuse,
-            DeltaMode::Keep => OtlpDeltaMode::Keep,
-            DeltaMode::Accumulate => {
-                adding = self.deltas.accumulator_for(tenant);
-                OtlpDeltaMode::Accumulate(&mut adding)
-            }
+        let mut adding =
+            (self.otlp.mode == DeltaMode::Accumulate).then(|| self.deltas.accumulator_for(tenant));
+        let deltas = match &mut adding {
+            Some(adding) => OtlpDeltaMode::Accumulate(adding),
+            None if self.otlp.mode == DeltaMode::Keep => OtlpDeltaMode::Keep,
+            None => OtlpDeltaMode::Refuse,
         };
+        let limits = &request.limits;
+        decoder.set_labels_max(self.labels_max(limits));
         let memory = admission.work.as_mut();
         let read = decoder.decode_within(&reader, deltas, message, memory)?;
         let (mut decoded, mut target_info) = (read.points, read.target_info);
         let exemplars = decoded.batch.exemplars().len();
-        // Stored before the samples are aggregated, which depends on the metric type.
-        let now = self.ledger.clock.now_ms();
-        let known = &self.metadata;
-        let unkept =
-            known.record_metadata(tenant, MetadataNameKind::Families, decoded.metadata, now);
-        drop(request.decode);
-        let decoded_at = self.ledger.clock.monotonic();
         let bounds = self.append_bounds_for(Some(&sender));
         let time_max = bounds.time_max;
+        let selection =
+            self.admit_samples(tenant, limits, &mut decoded, &mut admission, time_max)?;
+        // Stored before the samples are aggregated, which depends on the metric type.
+        let now = self.ledger.clock.now_ms();
+        let (known, names) = (&self.metadata, MetadataNameKind::Families);
+        let unkept = match &selection {
+            Some(selection) if selection.is_empty => 0,
+            _ => known.record_metadata(tenant, names, decoded.metadata, now),
+        };
+        drop(request.decode);
+        let decoded_at = self.ledger.clock.monotonic();
         let entry = request_entry(&sender, bounds, decoded_at);
         let append = SpanContext::begin_child_of(request.span, super::push::APPEND);
         self.append_zeros(tenant, decoded.batch, &mut admission)?;
-        self.append_target_info(tenant, &mut target_info, &sender);
+        self.append_target_info(tenant, &mut target_info, &sender, &mut admission)?;
         let ticket = self.aggregate_and_store(tenant, &mut decoded, entry, bounds);
+        let (ticket, deduplicated) = commit_when_stored(ticket, selection);
         drop(append);
-        let metrics = &self.ledger.metrics;
-        let took = decoded_at.saturating_sub(request.started);
-        metrics.decode_duration.observe(took);
-        metrics.message_bytes.add(message.len() as u64);
-        metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
-        metrics.metadata_ignored.add(unkept as u64);
+        self.count_decoded(DecodedSizes {
+            took: decoded_at.saturating_sub(request.started),
+            message_bytes: message.len(),
+            exemplars_ignored: decoded.exemplar_count,
+            metadata_ignored: unkept,
+        });
         admission.shrink_to_log_block(decoded.log_bytes + target_info.log_bytes);
-        let refused_exemplars = decoded.refused_exemplars.iter();
         let decoding = DecodeOutcome {
-            exemplars: exemplars - decoded.lost_exemplars,
-            dropped_exemplars: refused_exemplars.map(DroppedExemplars::from).collect(),
             // Senders repeat exemplars, whose rejections are not reported, as in upstream.
             tells_exemplars: false,
-            dropped: decoded.finish()?.iter().map(DroppedSamples::from).collect(),
+            deduplicated,
+            ..DecodeOutcome::from_decoded(decoded, exemplars)?
         };
         Ok(PendingWrite::new(
             ticket, decoding, sender, time_max, admission, self,
@@ -265,19 +272,29 @@ impl Pipeline {
 
     /// Passes the `target_info` samples to the store. Rejected ones are counted and logged but not
     /// reported to the sender, who did not send them. They are durable when the points are, which
-    /// follow them in the log.
+    /// follow them in the log. Fails if there is no memory.
     fn append_target_info(
         &self,
         tenant: &TenantId,
         samples: &mut DecodedWriteRequest<'_>,
         sender: &SampleSender,
-    ) {
+        admission: &mut WriteAdmission,
+    ) -> Result<(), Error> {
         if samples.batch.series_count() == 0 {
-            return;
+            return Ok(());
         }
         let bounds = self.append_bounds_for(Some(sender));
+        let limits = self.tenant_limits(tenant);
+        let selection = match &limits.replicas {
+            None => None,
+            Some(settings) => {
+                self.select_replicas(tenant, settings, samples, admission, bounds.time_max)?
+            }
+        };
         let entry = request_entry(sender, bounds, self.ledger.clock.monotonic());
-        drop(self.aggregate_and_store(tenant, samples, entry, bounds));
+        let ticket = self.aggregate_and_store(tenant, samples, entry, bounds);
+        drop(commit_when_stored(ticket, selection));
+        Ok(())
     }
 
     /// Returns the uncompressed size that `body` declares, in bytes; fails if it exceeds the limit.

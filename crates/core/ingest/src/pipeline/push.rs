@@ -5,9 +5,10 @@
 
 use super::ledger::{PendingBatchEntry, WriteLedger};
 use super::room::WriteAdmission;
+use super::tenants::{DecodedSizes, commit_when_stored};
 use super::{Pipeline, SampleSender};
 use crate::metadata::MetadataNameKind;
-use crate::outcome::{DecodeOutcome, DroppedExemplars, DroppedSamples, WriteOutcome};
+use crate::outcome::{DecodeOutcome, WriteOutcome};
 use crate::sending::KeptRequest;
 use firn_model::error::Error;
 use firn_model::sample::TimestampMs;
@@ -99,7 +100,9 @@ impl Pipeline {
         let started = self.ledger.clock.monotonic();
         let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
         admission.reserve_message(message_bytes)?;
+        let limits = self.tenant_limits(tenant);
         let mut decoder = self.take_decoder();
+        decoder.set_labels_max(self.labels_max(&limits));
         let reader = RemoteWriteOptions {
             version,
             keeps_exemplars: self.can_store_exemplars(),
@@ -107,49 +110,48 @@ impl Pipeline {
         };
         let mut decoded = decoder.decode_within(reader, body, admission.work.as_mut())?;
         let exemplars = decoded.batch.exemplars().len();
-        let names = match version {
-            RemoteWriteVersion::V1 => MetadataNameKind::Families,
-            RemoteWriteVersion::V2 => MetadataNameKind::Series,
-        };
-        // Stored before the samples are aggregated, which depends on the metric type.
-        let now = self.ledger.clock.now_ms();
-        let unkept = self
-            .metadata
-            .record_metadata(tenant, names, decoded.metadata, now);
-        drop(decode);
-        let decoded_at = self.ledger.clock.monotonic();
         let bounds = self.append_bounds_for(Some(&sender));
         let time_max = bounds.time_max;
+        let selection =
+            self.admit_samples(tenant, &limits, &mut decoded, &mut admission, time_max)?;
+        let names = metadata_names(version);
+        // Stored before the samples are aggregated, which depends on the metric type.
+        let now = self.ledger.clock.now_ms();
+        let known = &self.metadata;
+        let unkept = match &selection {
+            Some(selection) if selection.is_empty => 0,
+            _ => known.record_metadata(tenant, names, decoded.metadata, now),
+        };
+        drop(decode);
+        let decoded_at = self.ledger.clock.monotonic();
         let entry = PendingBatchEntry {
             sender: Some(sender.clone()),
             // The request holds its own reservation.
             room: None,
             time_max,
             started: decoded_at,
-            body: self
-                .is_forwarded(tenant)
+            // The body contains the samples of all replicas.
+            body: (selection.is_none() && self.is_forwarded(tenant))
                 .then(|| build_kept_request(version, body, &decoded)),
         };
         let append = SpanContext::begin_child_of(span, APPEND);
         self.append_zeros(tenant, decoded.batch, &mut admission)?;
         let ticket = self.aggregate_and_store(tenant, &mut decoded, entry, bounds);
+        let (ticket, deduplicated) = commit_when_stored(ticket, selection);
         drop(append);
-        let decoding = decoded_at.saturating_sub(started);
-        let metrics = &self.ledger.metrics;
-        metrics.decode_duration.observe(decoding);
-        metrics.message_bytes.add(message_bytes as u64);
-        metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
-        metrics.metadata_ignored.add(unkept as u64);
+        self.count_decoded(DecodedSizes {
+            took: decoded_at.saturating_sub(started),
+            message_bytes,
+            exemplars_ignored: decoded.exemplar_count,
+            metadata_ignored: unkept,
+        });
         let log_bytes = decoded.log_bytes;
         let tells_exemplars = version == RemoteWriteVersion::V2;
-        let refused_exemplars = decoded.refused_exemplars.iter();
-        let mut decoding = DecodeOutcome {
-            dropped: Vec::new(),
-            exemplars: exemplars - decoded.lost_exemplars,
-            dropped_exemplars: refused_exemplars.map(DroppedExemplars::from).collect(),
+        let decoding = DecodeOutcome {
             tells_exemplars,
+            deduplicated,
+            ..DecodeOutcome::from_decoded(decoded, exemplars)?
         };
-        decoding.dropped = decoded.finish()?.iter().map(DroppedSamples::from).collect();
         self.put_decoder(decoder);
         admission.shrink_to_log_block(log_bytes);
         Ok(PendingWrite::new(
@@ -168,6 +170,14 @@ impl Pipeline {
         if spare.len() < limits.decoders && decoder.memory_bytes() <= limits.decoder_bytes {
             spare.push(decoder);
         }
+    }
+}
+
+/// Returns which names the metadata of a version contains.
+fn metadata_names(version: RemoteWriteVersion) -> MetadataNameKind {
+    match version {
+        RemoteWriteVersion::V1 => MetadataNameKind::Families,
+        RemoteWriteVersion::V2 => MetadataNameKind::Series,
     }
 }
 

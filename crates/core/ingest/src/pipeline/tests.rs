@@ -2,6 +2,7 @@
 //! requires.
 
 mod aggregation;
+mod replicas;
 
 use super::*;
 use firn_model::env::sim::SimClock;
@@ -203,6 +204,7 @@ async fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
         first_series: 0,
+        limit: None,
     };
     let answer = AppendOutcome {
         stored: 0,
@@ -415,6 +417,7 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
         first_series: 0,
+        limit: None,
     };
     let answer = AppendOutcome {
         stored: 0,
@@ -479,6 +482,7 @@ fn optional_batch_counts_what_is_stored_and_not_what_is_refused() {
         first_labels: Labels::from_pairs([("__name__", "m")]),
         first_time: 5,
         first_series: 0,
+        limit: None,
     };
     let pipeline = pipeline(
         Ok(AppendOutcome {

@@ -4,6 +4,7 @@
 //! Undecoded labels are not copied: the parts share the message of the whole batch.
 
 use super::{Batch, LabelDecodeOutcome, LabelDecodeState};
+use crate::sample::START_UNKNOWN;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -22,22 +23,8 @@ impl Batch {
     /// [`Batch::copy_labels`]. The series must not be rejected. Call [`Batch::begin_part`] first.
     #[inline]
     pub fn push_series_of(&mut self, whole: &Batch, index: usize) {
-        let (start, end) = (whole.previous_ends(index), whole.ends[index]);
-        let floats = start.floats as usize..end.floats as usize;
-        self.times.extend_from_slice(&whole.times[floats.clone()]);
-        self.values.extend_from_slice(&whole.values[floats.clone()]);
-        if !whole.start_times.is_empty() {
-            self.start_times
-                .extend_from_slice(&whole.start_times[floats]);
-        }
-        let histograms = start.histograms as usize..end.histograms as usize;
-        self.histograms
-            .extend_from_slice(&whole.histograms[histograms]);
-        if !whole.exemplars.is_empty() {
-            for exemplar in whole.exemplars.iter_series(index as u64) {
-                self.push_exemplar(exemplar);
-            }
-        }
+        self.push_samples_of(whole, index);
+        self.push_exemplars_of(whole, index);
         let span = whole.labels[index];
         match span.form {
             LabelDecodeState::Unread => self.end_unread_series(span.range()),
@@ -45,6 +32,38 @@ impl Batch {
                 self.label_bytes
                     .extend_from_slice(&whole.label_bytes[span.range()]);
                 self.end_series();
+            }
+        }
+    }
+
+    /// Adds the samples of series `index` of `whole` to the current series.
+    #[inline]
+    pub fn push_samples_of(&mut self, whole: &Batch, index: usize) {
+        let (start, end) = (whole.previous_ends(index), whole.ends[index]);
+        let floats = start.floats as usize..end.floats as usize;
+        if whole.start_times.is_empty() {
+            if !self.start_times.is_empty() {
+                let all = self.start_times.len() + floats.len();
+                self.start_times.resize(all, START_UNKNOWN);
+            }
+        } else {
+            self.start_times.resize(self.times.len(), START_UNKNOWN);
+            self.start_times
+                .extend_from_slice(&whole.start_times[floats.clone()]);
+        }
+        self.times.extend_from_slice(&whole.times[floats.clone()]);
+        self.values.extend_from_slice(&whole.values[floats]);
+        let histograms = start.histograms as usize..end.histograms as usize;
+        self.histograms
+            .extend_from_slice(&whole.histograms[histograms]);
+    }
+
+    /// Adds the exemplars of series `index` of `whole` to the current series.
+    #[inline]
+    pub fn push_exemplars_of(&mut self, whole: &Batch, index: usize) {
+        if !whole.exemplars.is_empty() {
+            for exemplar in whole.exemplars.iter_series(index as u64) {
+                self.push_exemplar(exemplar);
             }
         }
     }

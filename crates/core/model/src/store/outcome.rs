@@ -16,8 +16,14 @@ pub enum SampleRejection {
     TooOld,
     /// The timestamp of the sample is too far in the future.
     TooFarInFuture,
-    /// The series is new, and the store has reached its limit of series.
+    /// The series is new, and the memory for series is full.
     SeriesLimit,
+    /// The series is new, and the tenant has reached its limit of series in memory.
+    ActiveSeriesLimit,
+    /// The series is new, and the tenant has reached its limit of new series in a window.
+    NewSeriesLimit,
+    /// The series is new, and its job has reached its limit of new series in a window.
+    JobSeriesLimit,
 }
 
 /// The samples that were rejected for the same reason.
@@ -33,6 +39,8 @@ pub struct RejectedSamples {
     pub first_time: TimestampMs,
     /// The index of the series of the first rejected sample in the batch that the store received.
     pub first_series: usize,
+    /// The limit that was reached, if the reason is a limit with a number.
+    pub limit: Option<u64>,
 }
 
 /// The reasons why an exemplar is not stored although its samples may be.

@@ -481,6 +481,9 @@ fn refusal_text(rejection: SampleRejection) -> &'static str {
         SampleRejection::OutOfBounds => "out of bounds",
         SampleRejection::TooOld => "too old sample",
         SampleRejection::TooFarInFuture => "sample is too far in the future",
-        SampleRejection::SeriesLimit => "too many new series",
+        SampleRejection::SeriesLimit
+        | SampleRejection::ActiveSeriesLimit
+        | SampleRejection::NewSeriesLimit
+        | SampleRejection::JobSeriesLimit => "too many new series",
     }
 }

@@ -5,11 +5,13 @@ use super::active::{ActiveQueries, ActiveQueryGuard, ActiveQueryRecord};
 use super::limits::ServerLimits;
 use super::queue::{FairQueue, QueryPermit, QueueFull};
 use super::run::{ENDED, QueryPhase, QueryRun};
+use super::tenant_slots::TenantSlots;
 use crate::metrics::ServerMetrics;
 use firn_model::cancel::CancelReason;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -23,6 +25,12 @@ pub(crate) enum QueryAbortReason {
     /// The deadline passed while the query waited in the queue.
     #[error("query timed out in query queue")]
     Waiting,
+    /// The deadline passed while other queries of the tenant ran, as many as may run at one time.
+    #[error(
+        "query timed out in query queue: {0} queries of the tenant run, limit {0} \
+         (max_concurrent_queries)"
+    )]
+    WaitingForTenant(usize),
     /// The deadline passed while the query ran.
     #[error("query timed out in expression evaluation")]
     Running,
@@ -42,6 +50,7 @@ pub(crate) enum QueryAbortReason {
 #[derive(Clone)]
 pub(crate) struct QueryRunner {
     queue: FairQueue,
+    tenants: TenantSlots,
     metrics: Arc<ServerMetrics>,
     /// Returns freed memory to the system when memory is short. May block.
     watch_memory: Arc<dyn Fn() + Send + Sync>,
@@ -66,6 +75,7 @@ impl QueryRunner {
     ) -> Self {
         Self {
             queue: FairQueue::new(limits.queries_max, limits.queries_waiting_max),
+            tenants: TenantSlots::default(),
             metrics,
             watch_memory,
         }
@@ -85,7 +95,7 @@ impl QueryRunner {
         deadline: Instant,
         job: impl FnOnce(&Arc<QueryRun>) -> T + Send + 'static,
     ) -> Result<T, QueryAbortReason> {
-        let place = self.wait_for_place(&run, deadline).await?;
+        let (slot, place) = self.wait_for_place(&run, deadline).await?;
         let cancel = CancelOnDrop(run.clone());
         let (metrics, started) = (self.metrics.clone(), run.clone());
         let running = spawn_blocking(move || {
@@ -93,7 +103,7 @@ impl QueryRunner {
             started.set_phase(QueryPhase::Evaluate);
             let entry = write_down(&active, place.number(), &started);
             let outcome = job(&started);
-            drop((running, entry, place));
+            drop((running, entry, place, slot));
             outcome
         });
         let outcome = tokio::select! {
@@ -124,8 +134,15 @@ impl QueryRunner {
         &self,
         run: &QueryRun,
         deadline: Instant,
-    ) -> Result<QueryPermit, QueryAbortReason> {
+    ) -> Result<(Option<OwnedSemaphorePermit>, QueryPermit), QueryAbortReason> {
         let _waiting = self.metrics.queries_waiting.enter();
+        let slot = tokio::select! {
+            biased;
+            () = run.ended() => return Err(QueryAbortReason::Ended),
+            slot = timeout_at(deadline, self.tenants.enter(run)) => slot,
+        };
+        let queries_max = run.queries_max().unwrap_or_default();
+        let slot = slot.map_err(|_| QueryAbortReason::WaitingForTenant(queries_max))?;
         let place = self.queue.enter(run.question.line.clone());
         let place = tokio::select! {
             biased;
@@ -133,7 +150,8 @@ impl QueryRunner {
             place = timeout_at(deadline, place) => place,
         };
         let place = place.map_err(|_| QueryAbortReason::Waiting)?;
-        Ok(place.inspect_err(|_| self.metrics.queries_refused.inc())?)
+        let place = place.inspect_err(|_| self.metrics.queries_refused.inc())?;
+        Ok((slot, place))
     }
 
     /// Waits for a query and checks memory periodically. The check runs on a blocking thread,

@@ -16,6 +16,7 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimestampMs;
+use firn_model::units::format_go_duration;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -65,6 +66,10 @@ pub(crate) struct QueryAllowance {
     pub(crate) budget: Budget,
     /// Maximum number of samples that the query may read from the store.
     pub(crate) samples_max: u64,
+    /// Maximum number of queries of the tenant that run at one time.
+    pub(crate) queries_max: Option<usize>,
+    /// Maximum time for which queries of the tenant wait and run, if the tenant has one.
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// A query with its origin, progress, memory and cancellation. Created by
@@ -118,6 +123,21 @@ impl QueryRun {
         &self.cancel
     }
 
+    /// Returns the maximum number of queries of the tenant that run at one time.
+    pub(crate) fn queries_max(&self) -> Option<usize> {
+        self.allowance.queries_max
+    }
+
+    /// Returns the time limit of the tenant as text, if it has passed.
+    pub(crate) fn reached_timeout(&self) -> Option<String> {
+        let timeout = self
+            .allowance
+            .timeout
+            .filter(|timeout| self.age() >= *timeout)?;
+        let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
+        Some(format_go_duration(nanos))
+    }
+
     /// Returns the memory budget of the query.
     pub(crate) fn budget(&self) -> &Budget {
         &self.allowance.budget
@@ -154,7 +174,9 @@ impl QueryRun {
         if read <= max {
             return Ok(());
         }
-        let message = format!("query reads too many samples: {read} samples, limit {max}");
+        let message = format!(
+            "query reads too many samples: {read} samples, limit {max} (max_samples_per_query)"
+        );
         Err(Error::new(ErrorKind::Limited, message))
     }
 

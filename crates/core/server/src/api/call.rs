@@ -95,7 +95,7 @@ impl ApiCall {
         &self,
         job: impl FnOnce(&Arc<QueryRun>) -> Result<T, ApiFailure> + Send + 'static,
     ) -> Result<T, ApiFailure> {
-        let deadline = Instant::now() + self.app.limits().query_timeout;
+        let deadline = Instant::now() + self.app.query_timeout();
         self.compute_over(None, deadline, |run, _| job(run)).await
     }
 

@@ -18,6 +18,11 @@ pub(crate) async fn discards(call: ApiCall) -> Result<Response, ApiFailure> {
 }
 
 fn shown(discard: &DiscardEntry) -> Value {
+    let labels = discard.labels.iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value).into_owned();
+        (name.to_owned(), Value::from(value))
+    });
+    let labels: serde_json::Map<String, Value> = labels.collect();
     let mut shown = json!({
         "reason": discard.reason.as_str(),
         "sender": sender(&discard.sender),
@@ -27,6 +32,7 @@ fn shown(discard: &DiscardEntry) -> Value {
         "first": discard.first as f64 / 1e3,
         "last": discard.last as f64 / 1e3,
         "example": discard.example,
+        "labels": labels,
     });
     if let SampleSender::Job(job) = &discard.sender {
         // For scrapes the job is taken from the sender, whatever labels the sample has.

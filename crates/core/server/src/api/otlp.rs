@@ -7,7 +7,9 @@
 //! Status codes:
 //!
 //! - 200: everything is durable except the points listed in the response.
-//! - 4xx: nothing is stored, and a retry cannot succeed.
+//! - 202: nothing is stored, because another replica has sent the same points.
+//! - 429: nothing is stored, because the rate of the tenant is exceeded; the sender may retry.
+//! - other 4xx: nothing is stored, and a retry cannot succeed.
 //! - 5xx: nothing is guaranteed, and the sender should retry.
 //!
 //! Responses have the encoding of the request, as the protocol requires, or plain text if that is
@@ -21,7 +23,7 @@ use crate::http::failure::{ApiFailure, FailureCause};
 use crate::metrics::ServerEndpoint;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_ingest::{OtlpOrigin, PendingWrite, Pipeline, WriteAdmission, WriteOutcome};
 use firn_model::error::{Error, ErrorKind};
@@ -58,7 +60,11 @@ pub(crate) async fn metrics(app: ServerApp, request: Request) -> Response {
                     message,
                 },
             };
-            with_body(Response::default(), answer, format)
+            let mut response = Response::default();
+            if outcome.is_deduplicated() {
+                *response.status_mut() = StatusCode::ACCEPTED;
+            }
+            with_body(response, answer, format)
         }
         Err(failure) => failure_response(failure, format),
     }
@@ -104,7 +110,8 @@ async fn store(
         format,
         packing,
     };
-    let bytes_max = pipeline.limits().wire.body_bytes_max;
+    let bytes_max = pipeline.body_bytes_max(&tenant);
+    body::check_declared(&body, bytes_max)?;
     let span = head.extensions.get::<SpanContext>().cloned();
     let reading = SpanContext::begin_child_of(span.as_ref(), READ);
     // The body is not read while there is no memory for it.

@@ -290,7 +290,7 @@ fn reports_steps(call: &ApiCall) -> bool {
 /// Returns the timeout of the server, or that of the request if it is shorter. It covers waiting
 /// and evaluation.
 fn timeout(call: &ApiCall) -> Result<Duration, ApiFailure> {
-    let longest = call.app.limits().query_timeout;
+    let longest = call.app.query_timeout();
     if call.form.get("timeout").is_empty() {
         return Ok(longest);
     }

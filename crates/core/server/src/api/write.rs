@@ -7,7 +7,9 @@
 //! Status codes:
 //!
 //! - 204: every sample is durable.
+//! - 202: nothing is stored, because another replica has sent the same samples.
 //! - 400: all samples are durable except those listed in the error.
+//! - 429: nothing is stored, because the rate of the tenant is exceeded; the sender may retry.
 //! - 5xx: nothing is guaranteed, and the sender should retry.
 //!
 //! Every response to a 2.0 request contains the number of written samples, as the protocol
@@ -61,9 +63,9 @@ pub(crate) async fn remote_write(app: ServerApp, request: Request) -> Response {
         Ok(backend) => {
             let pipeline = backend.pipeline.clone();
             match store(&app, pipeline, request, version, &mut written).await {
-                Ok(()) => {
+                Ok(status) => {
                     let mut response = Response::new(Body::empty());
-                    *response.status_mut() = StatusCode::NO_CONTENT;
+                    *response.status_mut() = status;
                     response
                 }
                 Err(failure) => failure.into_plain(),
@@ -79,14 +81,15 @@ pub(crate) async fn remote_write(app: ServerApp, request: Request) -> Response {
     response
 }
 
-/// Stores the samples of a request and sets `written` to the number of stored ones.
+/// Stores the samples of a request and sets `written` to the number of stored ones. Returns the
+/// status for success.
 async fn store(
     app: &ServerApp,
     pipeline: Arc<Pipeline>,
     request: Request,
     version: RemoteWriteVersion,
     written: &mut WrittenCounts,
-) -> Result<(), ApiFailure> {
+) -> Result<StatusCode, ApiFailure> {
     let (head, body) = request.into_parts();
     origin::check_same(&app.parts.web, &head.headers)?;
     let tenant = app.tenant(&head.headers)?;
@@ -95,7 +98,8 @@ async fn store(
         address: peer.map(|peer| peer.ip().to_canonical()),
         version,
     };
-    let bytes_max = pipeline.limits().wire.body_bytes_max;
+    let bytes_max = pipeline.body_bytes_max(&tenant);
+    body::check_declared(&body, bytes_max)?;
     let span = head.extensions.get::<SpanContext>().cloned();
     let reading = SpanContext::begin_child_of(span.as_ref(), READ);
     // The body is not read while there is no memory for it.
@@ -116,7 +120,8 @@ async fn store(
     let outcome = outcome.map_err(ApiFailure::execution)?;
     *written = outcome.written;
     match outcome.error_text() {
-        None => Ok(()),
+        None if outcome.is_deduplicated() => Ok(StatusCode::ACCEPTED),
+        None => Ok(StatusCode::NO_CONTENT),
         Some(complaint) => Err(ApiFailure::bad_data(complaint)),
     }
 }

@@ -19,8 +19,18 @@ pub(crate) fn declared_bytes(body: &Body) -> usize {
 
 /// Returns the failure for a body of more than `bytes_max`, answered with 413.
 fn too_large(bytes: usize, bytes_max: usize) -> ApiFailure {
-    let message = format!("request body too large: {bytes} bytes, limit {bytes_max}");
+    let message =
+        format!("request body too large: {bytes} bytes, limit {bytes_max} (max_request_body_size)");
     ApiFailure::new(FailureCause::BodyTooLarge, message)
+}
+
+/// Fails if the announced length of a body is more than `bytes_max`.
+pub(crate) fn check_declared(body: &Body, bytes_max: usize) -> Result<(), ApiFailure> {
+    let declared = declared_bytes(body);
+    if declared > bytes_max {
+        return Err(too_large(declared, bytes_max));
+    }
+    Ok(())
 }
 
 /// Reads a body of at most `bytes_max` into `bytes`, which must be empty. Calls `hold` with the
@@ -33,11 +43,9 @@ pub(crate) async fn read(
     bytes_max: usize,
     mut hold: impl FnMut(usize) -> Result<(), ApiFailure>,
 ) -> Result<Vec<u8>, ApiFailure> {
-    let declared = declared_bytes(&body);
     // Reject early: the client need not send a body whose announced length is too large.
-    if declared > bytes_max {
-        return Err(too_large(declared, bytes_max));
-    }
+    check_declared(&body, bytes_max)?;
+    let declared = declared_bytes(&body);
     let start = Instant::now();
     if declared > 0 {
         // A single allocation: a body with an announced length is never copied. Its pages are

@@ -56,7 +56,7 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 
 fn verdict(cause: FailureCause) -> FailureStatus {
     use ErrorKind::{
-        Canceled, Corrupt, Internal, Invalid, Limited, NotFound, Timeout, Unavailable,
+        Canceled, Corrupt, Internal, Invalid, Limited, NotFound, RateLimited, Timeout, Unavailable,
     };
     let (status, error_type, retry_after_seconds) = match cause {
         FailureCause::Request(Invalid | Limited) => (400, "bad_data", None),
@@ -76,6 +76,12 @@ fn verdict(cause: FailureCause) -> FailureStatus {
         }
         // Not 499, which means that the client closed the connection.
         FailureCause::Ended => (503, "canceled", None),
+        FailureCause::Request(RateLimited {
+            retry_after_seconds,
+        })
+        | FailureCause::Execution(RateLimited {
+            retry_after_seconds,
+        }) => (429, "too_many_requests", Some(retry_after_seconds)),
         FailureCause::BodyTooLarge => (413, "bad_data", None),
         FailureCause::HeadTooLarge => (431, "bad_data", None),
         FailureCause::BodyTooSlow => (408, "timeout", None),
@@ -190,9 +196,9 @@ impl From<PromqlError> for ApiFailure {
 impl From<QueryAbortReason> for ApiFailure {
     fn from(unfinished: QueryAbortReason) -> Self {
         let cause = match unfinished {
-            QueryAbortReason::Waiting | QueryAbortReason::Running => {
-                FailureCause::Execution(ErrorKind::Timeout)
-            }
+            QueryAbortReason::Waiting
+            | QueryAbortReason::WaitingForTenant(_)
+            | QueryAbortReason::Running => FailureCause::Execution(ErrorKind::Timeout),
             QueryAbortReason::Refused(_) => FailureCause::Execution(ErrorKind::Unavailable),
             QueryAbortReason::Ended => FailureCause::Ended,
             QueryAbortReason::Panicked => FailureCause::Execution(ErrorKind::Internal),

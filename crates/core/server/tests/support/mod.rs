@@ -308,6 +308,7 @@ impl Append for FakeLog {
                     first_labels: series.labels.to_owned(),
                     first_time: series.times[0],
                     first_series: number as usize,
+                    limit: None,
                 }),
                 _ => appended.stored += series.times.len(),
             }

@@ -17,10 +17,12 @@ use crate::head::series::{AppendWindow, MemSeries};
 use crate::head::shard::SeriesPlacement;
 use crate::ids::SeriesRef;
 use crate::index::{SeriesCreation, epoch_from_time};
+use crate::parts::series_limits::SeriesLimits;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::batch::{Batch, BatchSource, SeriesSamples};
 use firn_model::error::Error;
+use firn_model::store::SampleRejection;
 
 /// Name of the label that selects the budget of a new series.
 const JOB: &str = "job";
@@ -33,6 +35,9 @@ struct MissingSeriesCreation<'a> {
     index: SeriesCreation<'a>,
     /// The first new slot. A lower slot belongs to an evicted series that is restored.
     first_new: SeriesRef,
+    limits: SeriesLimits,
+    /// Number of series that the tenant may still have in memory.
+    active_room: usize,
     /// Remaining capacity of the head, in series and in bytes.
     room: usize,
     room_bytes: usize,
@@ -94,10 +99,13 @@ impl Appender {
         }
         let used = self.parts.record_head_usage();
         let options = &self.parts.options;
+        let limits = self.parts.series_limits.get();
         let index = self.parts.head.index.create_series();
         let mut creating = MissingSeriesCreation {
             first_new: index.next_slot(),
             index,
+            limits,
+            active_room: limits.active.saturating_sub(used.series),
             room: options.series_max.saturating_sub(used.series),
             room_bytes: options.head_bytes_max.saturating_sub(used.bytes),
             created_bytes: 0,
@@ -148,17 +156,25 @@ impl Appender {
     ) {
         let mut budget = lock(&self.budget);
         let first = || batch.iter().find_map(|s| s.times.first().copied());
-        budget.roll_window(self.parts.head.newest().or_else(first).unwrap_or(0));
+        let newest = self.parts.head.newest().or_else(first).unwrap_or(0);
+        budget.roll_window(newest, creating.limits.window_ms);
         for k in 0..scratch.missing.len() {
             let i = scratch.missing[k] as usize;
             if scratch.locals[i] != UNKNOWN && scratch.slots[i] == UNINDEXED {
-                let slot = self.index_series(scratch, batch, i, creating, &mut budget);
-                scratch.slots[i] = slot.unwrap_or(UNINDEXED);
+                scratch.slots[i] = match self.index_series(scratch, batch, i, creating, &mut budget)
+                {
+                    Ok(slot) => slot,
+                    Err(limit) => {
+                        creating.refused += 1;
+                        scratch.limited.push((i as u32, limit));
+                        UNINDEXED
+                    }
+                };
             }
         }
     }
 
-    /// Returns the slot of series `i`, or `None` if a limit rejects it or the index is full.
+    /// Returns the slot of series `i`, or the limit that rejects it.
     fn index_series(
         &self,
         scratch: &AppendScratch,
@@ -166,28 +182,32 @@ impl Appender {
         i: usize,
         creating: &mut MissingSeriesCreation<'_>,
         budget: &mut SeriesBudgetWindow,
-    ) -> Option<SeriesRef> {
+    ) -> Result<SeriesRef, SampleRejection> {
         let labels = batch.series(i).labels;
         let job = labels.get(JOB);
         let bytes = creating.created_bytes + labels.as_bytes().len() + INDEXED_BYTES;
-        let has_room = creating.room > 0 && bytes <= creating.room_bytes;
-        if !has_room || !budget.try_admit(self.parts.options.new_series, job) {
-            creating.refused += 1;
-            return None;
+        if creating.active_room == 0 {
+            return Err(SampleRejection::ActiveSeriesLimit);
         }
+        if creating.room == 0 || bytes > creating.room_bytes {
+            return Err(SampleRejection::SeriesLimit);
+        }
+        budget.try_admit(creating.limits.new, job)?;
         let place = self
             .parts
             .head
             .encode_place(scratch.shard_of[i] as usize, scratch.locals[i]);
-        let slot = creating.index.add_series(labels, place).ok()?;
+        let slot = creating.index.add_series(labels, place);
+        let slot = slot.map_err(|_| SampleRejection::SeriesLimit)?;
         creating.room -= 1;
+        creating.active_room -= 1;
         if slot >= creating.first_new {
             creating.created += 1;
             creating.created_bytes = bytes;
         } else {
             budget.revert_admission(job)
         }
-        Some(slot)
+        Ok(slot)
     }
 
     /// Fills the reserved places with their series, and frees the places of rejected series.

@@ -125,7 +125,10 @@ impl Appender {
             }
             SampleRejection::TooOld
             | SampleRejection::TooFarInFuture
-            | SampleRejection::SeriesLimit => false,
+            | SampleRejection::SeriesLimit
+            | SampleRejection::ActiveSeriesLimit
+            | SampleRejection::NewSeriesLimit
+            | SampleRejection::JobSeriesLimit => false,
         };
         if !is_late {
             return false;

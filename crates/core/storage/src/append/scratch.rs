@@ -6,7 +6,7 @@ use crate::head::series::{AppendVerdict, AppendWindow, MemSeries};
 use crate::ids::{SeriesRef, SeriesSlot, ShardLocalId};
 use crate::index::EpochLeafCache;
 use crate::parts::StoreParts;
-use firn_model::batch::{Batch, BatchSource, SeriesSamples};
+use firn_model::batch::{Batch, BatchSource};
 use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::Labels;
 use firn_model::log::{DecimalHint, FloatRow, HistogramRow, LogBatch};
@@ -59,6 +59,8 @@ pub(super) struct AppendScratch {
     pub(super) wanted: Vec<u32>,
     /// Series to create, in the order of the batch.
     pub(super) missing: Vec<u32>,
+    /// Series that a limit rejected, in the order of the batch, each with the limit.
+    pub(super) limited: Vec<(u32, SampleRejection)>,
     /// `missing` grouped by shard; shard `s` has `missing_by_shard[missing_ends[s - 1]..]`.
     pub(super) missing_by_shard: Vec<u32>,
     missing_ends: Vec<u32>,
@@ -86,6 +88,7 @@ impl AppendScratch {
         let made = source.fingerprints(&parts.hash.keys).unwrap_or_default();
         self.prints.clear();
         self.created.clear();
+        self.limited.clear();
         self.marker = EpochLeafCache::default();
         let series = batch.series_count();
         if made.len() == series {
@@ -141,18 +144,18 @@ impl AppendScratch {
 
     /// Rejects all samples of a series that was not created, because a limit is reached or because
     /// none of them is in the window.
-    pub(super) fn reject_missing(
-        &mut self,
-        floats: usize,
-        histograms: usize,
-        samples: SeriesSamples<'_>,
-        window: AppendWindow,
-    ) {
+    pub(super) fn reject_missing(&mut self, i: usize, batch: &Batch, window: AppendWindow) {
+        let samples = batch.series(i);
+        let (floats, histograms) = batch.offsets(i);
+        let limited = self
+            .limited
+            .binary_search_by_key(&(i as u32), |(series, _)| *series);
+        let limit = limited.map_or(SampleRejection::SeriesLimit, |at| self.limited[at].1);
         let verdict = |time: TimestampMs| {
             AppendVerdict::Refused(if time > window.max {
                 SampleRejection::TooFarInFuture
             } else if window.contains(time) {
-                SampleRejection::SeriesLimit
+                limit
             } else if window.takes_late() {
                 SampleRejection::TooOld
             } else {
@@ -367,6 +370,7 @@ fn count_rejection(
                 first_labels,
                 first_time,
                 first_series,
+                limit: None,
             });
         }
     }

@@ -6,10 +6,8 @@
 //! count as new.
 
 use crate::parts::options::NewSeriesBudget;
+use firn_model::store::SampleRejection;
 use std::collections::HashMap;
-
-/// Length of a budget window, in milliseconds of data time.
-const WINDOW_MS: i64 = 3_600_000;
 
 /// Maximum number of jobs that are counted separately in a window; all others share one budget.
 const JOBS_MAX: usize = 1_024;
@@ -25,7 +23,9 @@ struct JobSeriesCounts {
 /// Counts of created and rejected series in the current window.
 #[derive(Debug, Default)]
 pub(super) struct SeriesBudgetWindow {
+    /// Number of the window, counted in windows of this length since the epoch.
     window: i64,
+    window_ms: i64,
     created: usize,
     jobs: Vec<JobSeriesCounts>,
     by_name: HashMap<Box<[u8]>, usize>,
@@ -34,32 +34,42 @@ pub(super) struct SeriesBudgetWindow {
 }
 
 impl SeriesBudgetWindow {
-    /// Starts a new window if `newest`, a time in milliseconds, is after the current one.
-    pub(super) fn roll_window(&mut self, newest: i64) {
-        let window = newest.div_euclid(WINDOW_MS);
-        if self.jobs.is_empty() || window > self.window {
+    /// Starts a new window if `newest`, a time in milliseconds, is after the current one, or if the
+    /// length of windows has changed.
+    pub(super) fn roll_window(&mut self, newest: i64, window_ms: i64) {
+        let window = newest.div_euclid(window_ms.max(1));
+        if self.jobs.is_empty() || window > self.window || window_ms != self.window_ms {
             *self = Self {
                 window,
+                window_ms,
                 ..Self::default()
             };
         }
     }
 
-    /// Returns whether one more series of `job` may be created. Counts the series as created or as
-    /// rejected.
-    pub(super) fn try_admit(&mut self, budget: NewSeriesBudget, job: &[u8]) -> bool {
+    /// Counts one more series of `job` as created, or as rejected: returns the limit that is
+    /// reached.
+    pub(super) fn try_admit(
+        &mut self,
+        budget: NewSeriesBudget,
+        job: &[u8],
+    ) -> Result<(), SampleRejection> {
         if budget == NewSeriesBudget::NONE {
-            return true;
+            return Ok(());
         }
         let is_over = self.created >= budget.all;
         let of_job = self.job_counts(job);
-        if is_over || of_job.created >= budget.of_job {
-            of_job.refused += 1;
-            return false;
-        }
-        of_job.created += 1;
-        self.created += 1;
-        true
+        let limit = if is_over {
+            SampleRejection::NewSeriesLimit
+        } else if of_job.created >= budget.of_job {
+            SampleRejection::JobSeriesLimit
+        } else {
+            of_job.created += 1;
+            self.created += 1;
+            return Ok(());
+        };
+        of_job.refused += 1;
+        Err(limit)
     }
 
     /// Reverts the last admission, which was for `job`.

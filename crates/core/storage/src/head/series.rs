@@ -5,7 +5,7 @@ use crate::encoding::{DecodeError, histogram};
 use crate::ids::SeriesRef;
 use firn_model::histogram::Histogram;
 use firn_model::sample::{TimeRange, TimestampMs};
-use firn_model::store::{LateSamplePolicy, SampleRejection};
+use firn_model::store::{LateSamplePolicy, NewestSampleTimes, SampleRejection};
 use std::ops::RangeInclusive;
 
 /// The times that an append accepts, in milliseconds. Computed once per batch.
@@ -327,6 +327,25 @@ impl MemSeries {
         if self.open.sample_count() > 0 && self.open.first_time() <= time {
             self.open.close();
         }
+    }
+
+    /// Returns the time of the newest sample and of the one before it in the open chunk, if the
+    /// series ever had a sample.
+    pub(crate) fn newest_times(&self) -> Option<NewestSampleTimes> {
+        if !self.has_newest() {
+            return None;
+        }
+        let mut columns = SampleColumns::default();
+        let before = match self
+            .open
+            .snapshot()
+            .map(|open| open.decode(usize::MAX, &mut columns))
+        {
+            Some(Ok(())) => columns.times.iter().rev().nth(1).copied(),
+            _ => None,
+        };
+        let newest = self.open.last_time();
+        Some(NewestSampleTimes { newest, before })
     }
 
     /// Returns the number of samples in memory.

@@ -16,7 +16,7 @@ use crate::sync::atomic::{AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
 use firn_model::fingerprint::{Fingerprint, HashKeys};
 use firn_model::sample::TimestampMs;
-use firn_model::store::{AppendBounds, LateSamplePolicy};
+use firn_model::store::{AppendBounds, LateSamplePolicy, NewestSampleTimes};
 use std::sync::Arc;
 
 /// More shards than threads that could write at once only lengthen the passes over them.
@@ -72,6 +72,14 @@ impl StoreHead {
     pub(crate) fn newest(&self) -> Option<TimestampMs> {
         let newest = self.newest.load(Ordering::Relaxed);
         (newest != i64::MIN).then_some(newest)
+    }
+
+    /// Returns the newest times of the series with this fingerprint, if it is in memory and has had
+    /// a sample. Decodes the open chunk.
+    pub(crate) fn newest_times_of(&self, print: Fingerprint) -> Option<NewestSampleTimes> {
+        let shard = lock(self.shards.get(self.shard_of(print))?);
+        let local = shard.find(print, ShardLocalId(0))?;
+        shard.series(local)?.newest_times()
     }
 
     /// Returns the time of the oldest sample in order. Visits every series.

@@ -26,6 +26,7 @@ mod remote_log;
 mod retention;
 mod retention_rules;
 mod retirement;
+mod series_limits;
 mod snapshot;
 mod stuck_groups;
 mod threads;

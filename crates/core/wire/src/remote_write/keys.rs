@@ -9,10 +9,12 @@
 //! at the start of the series: these bytes are its key. Decoding is deterministic, so that equal
 //! keys imply equal labels.
 
+use super::labels::name_and_value;
 use crate::limits::WireLimits;
 use crate::protobuf::{ProtobufCursor, put_varint};
 use firn_model::labels::METRIC_NAME;
 use firn_model::series_key::{KeyFormat, varint_bytes};
+use std::ops::Range;
 
 /// Field key of a label in a series.
 pub(super) const LABEL_KEY: u8 = 0x0a;
@@ -185,6 +187,27 @@ pub(crate) fn push_begun_label(key: &mut Vec<u8>, begun: &[u8], value: &[u8]) {
     key.extend_from_slice(begun);
     put_varint(key, value.len() as u64);
     key.extend_from_slice(value);
+}
+
+/// Calls `visit` with the position in `key`, the name and the value of each label. Returns `None`
+/// if the key contains anything but whole labels.
+pub fn visit_labels<'k>(
+    key: &'k [u8],
+    mut visit: impl FnMut(Range<usize>, &'k [u8], &'k [u8]),
+) -> Option<()> {
+    let mut rest = key;
+    while let Some((field_key, after)) = rest.split_first() {
+        let start = key.len() - rest.len();
+        let mut cursor = ProtobufCursor::new(after);
+        let label = cursor.read_bytes().ok()?;
+        rest = cursor.rest();
+        if *field_key != LABEL_KEY {
+            return None;
+        }
+        let (name, value) = name_and_value(label).ok()?;
+        visit(start..key.len() - rest.len(), name, value);
+    }
+    Some(())
 }
 
 /// Returns the end of the labels at the start of `series`: the first byte that is not the key of a

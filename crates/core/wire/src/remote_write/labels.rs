@@ -120,7 +120,10 @@ fn find_rejection(
         Some(SeriesRejection { refusal, message })
     };
     if count > limits.label_count_max {
-        let what = format!("too many labels: {count}, limit {}", limits.label_count_max);
+        let what = format!(
+            "too many labels: {count}, limit {} (max_label_names_per_series)",
+            limits.label_count_max
+        );
         return bad(WriteRejectionReason::TooManyLabels, what);
     }
     for (name, value) in pairs {

@@ -170,7 +170,7 @@ fn decode_over_a_label_limit_refuses_that_series_alone() {
         series(&[m, (b"a", b"5678")]),
     ]);
     let wanted = "{__name__=\"m\", a=\"1\"} 1.5@7
-TooManyLabels x1: too many labels: 3, limit 2 for series {__name__=\"m\", a=\"1\"}
+TooManyLabels x1: too many labels: 3, limit 2 (max_label_names_per_series) for series {__name__=\"m\", a=\"1\"}
 LabelNameTooLong x1: label name too long: 9 bytes, limit 8 for series {__name__=\"m\", abcdefghi=\"1\"}
 LabelValueTooLong x2: label value too long: 4 bytes, limit 3 for series {__name__=\"m\", a=\"1234\"}";
     assert_eq!(decoded(&request, limits), wanted);

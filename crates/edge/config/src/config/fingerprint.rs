@@ -9,8 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Returns a hash of the config in `path`, its rule files including the folder of editable rules,
-/// and its scrape config files. The hash is comparable within one process. Fails if a file cannot
-/// be read. A config that cannot be parsed is not an error: its hash covers only its own text.
+/// its scrape config files, and the overrides of tenants. The hash is comparable within one
+/// process. Fails if a file cannot be read. A config that cannot be parsed is not an error: its
+/// hash covers only its own text.
 pub fn fingerprint(path: &Path) -> io::Result<u64> {
     let text = named_files::read_any_text(path)?;
     let mut hasher = DefaultHasher::new();
@@ -25,7 +26,11 @@ pub fn fingerprint(path: &Path) -> io::Result<u64> {
                 add_files(&found.unwrap_or_default(), &mut hasher)?;
             }
         }
-        let rules = root.get("firn").and_then(|firn| firn.get("rules"));
+        let firn = root.get("firn");
+        if let Some(file) = firn.and_then(|firn| read::path(firn, "overrides", dir)) {
+            add_files(&[file], &mut hasher)?;
+        }
+        let rules = firn.and_then(|firn| firn.get("rules"));
         if let Some(folder) = rules.and_then(|rules| read::path(rules, "folder", dir)) {
             add_files(&files_of_folder(&folder), &mut hasher)?;
         }
@@ -55,8 +60,9 @@ mod tests {
         write(
             "firn.yml",
             "rule_files: ['r*.yml']\nscrape_config_files: [s.yml]\n\
-             firn: {rules: {folder: edited}}\n",
+             firn: {rules: {folder: edited}, overrides: o.yml}\n",
         );
+        write("o.yml", "overrides:");
         let mut seen = vec![of()];
         assert_eq!(of(), seen[0]);
         for (name, text) in [
@@ -64,6 +70,7 @@ mod tests {
             ("r1.yml", "groups:"),
             ("r2.yml", "groups: []"),
             ("s.yml", "scrape_configs: []"),
+            ("o.yml", "overrides: {}"),
             ("edited/team.yml", "groups: []"),
             ("edited/team.yml", "groups:"),
             ("firn.yml", "rule_files: ["),

@@ -33,15 +33,31 @@ pub const KEYS: &[ConfigKey] = &[
          (`60%`) of the memory available to the process: the limit of the cgroup, the memory of \
          the machine or `ulimit -v`. All other memory limits are fractions of this value.",
     ),
+    key("overrides", Path).explained(
+        "",
+        "File with limits and settings of single tenants, in the form of Mimir's runtime \
+         configuration: `overrides: {TENANT: {KEY: VALUE}}`. They take precedence over the keys \
+         of this section. Without multitenancy, the tenant `anonymous` owns all data. A config \
+         reload reads the file again. See [limits.md](limits.md).",
+    ),
     key("new_series_limit", WholeCount).explained(
         "0",
-        "Maximum number of new series per hour of data time. Firn rejects further new series and \
-         continues to accept samples of existing series. 0 means no limit.",
+        "Maximum number of new series per window of data time (`new_series_window`). Firn rejects \
+         further new series and continues to accept samples of existing series. \
+         `/api/v1/status/discards` lists rejected series. 0 means no limit. A config reload \
+         applies changes.",
     ),
     key("new_series_per_job_limit", WholeCount).explained(
         "0",
-        "Maximum number of new series per hour of data time for each value of the label `job`. \
-         `/api/v1/status/tsdb` lists the jobs over the limit. 0 means no limit.",
+        "Maximum number of new series per window of data time for each value of the label `job`. \
+         `/api/v1/status/tsdb` lists the jobs over the limit. 0 means no limit. A config reload \
+         applies changes.",
+    ),
+    key("new_series_window", Duration).explained(
+        "1h",
+        "Length of the windows of `new_series_limit` and `new_series_per_job_limit`. Windows are \
+         aligned to multiples of their length and follow the newest sample, so that a replay has \
+         the same result as the original writes. A config reload applies changes.",
     ),
     key("query_series_limit", WholeCount).explained(
         "0",
@@ -121,7 +137,8 @@ pub const KEYS: &[ConfigKey] = &[
     ),
 ];
 
-const BLOCKED: &[ConfigKey] = &[
+/// Keys of a blocked query.
+pub(super) const BLOCKED: &[ConfigKey] = &[
     key("pattern", Text).required(),
     key("regex", Bool),
     key("reason", Text),
@@ -170,13 +187,15 @@ pub enum MemoryLimit {
     Percent(f64),
 }
 
-/// Limits of new series per hour of data time. `None` is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Limits of new series per window of data time. `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewSeriesLimits {
     /// `firn.new_series_limit`: limit of all jobs and senders together.
     pub all: Option<usize>,
     /// `firn.new_series_per_job_limit`: limit of each job separately, by the label `job`.
     pub of_job: Option<usize>,
+    /// `firn.new_series_window`: length of a window of data time.
+    pub window: time::Duration,
 }
 
 /// Settings for evaluating instants that were missed during an outage, from the section
@@ -226,19 +245,39 @@ pub fn limit(section: ConfigSection<'_>, key: &str) -> Option<usize> {
 /// Returns the limits of every query.
 pub fn query_limits(section: ConfigSection<'_>) -> Result<QueryLimits, YamlError> {
     let range_max = section.exact_duration("query_range_limit");
-    let blocked = section.sections("blocked_queries").map(|blocked| {
-        let (pattern, reason) = (blocked.text("pattern"), blocked.text("reason"));
-        BlockedQuery::new(pattern, blocked.flag("regex"), reason)
-            .map_err(|e| blocked.error(format!("firn.blocked_queries: {}", e.message)))
-    });
     Ok(QueryLimits {
         series_max: limit(section, "query_series_limit").unwrap_or(usize::MAX),
         samples_max: section
             .count_if_set("query_samples_limit")
             .unwrap_or(u64::MAX),
         range_max: Some(range_max).filter(|max| !max.is_zero()),
-        blocked: blocked.collect::<Result<_, _>>()?,
+        blocked: blocked_queries(section, "firn.blocked_queries")?,
+        ..QueryLimits::default()
     })
+}
+
+/// Returns the `blocked_queries` of a section; `path` is their name in errors.
+pub(super) fn blocked_queries(
+    section: ConfigSection<'_>,
+    path: &str,
+) -> Result<Vec<BlockedQuery>, YamlError> {
+    let blocked = section.sections("blocked_queries").map(|blocked| {
+        let (pattern, reason) = (blocked.text("pattern"), blocked.text("reason"));
+        BlockedQuery::new(pattern, blocked.flag("regex"), reason)
+            .map_err(|e| blocked.error(format!("{path}: {}", e.message)))
+    });
+    blocked.collect()
+}
+
+/// Returns the limits of new series. The window is at least a second long.
+pub fn new_series(section: ConfigSection<'_>) -> NewSeriesLimits {
+    NewSeriesLimits {
+        all: limit(section, "new_series_limit"),
+        of_job: limit(section, "new_series_per_job_limit"),
+        window: section
+            .duration("new_series_window")
+            .max(time::Duration::from_secs(1)),
+    }
 }
 
 /// Returns the `memory_limit` of the section.

@@ -1,15 +1,20 @@
 //! Reads config files: the main file, the job files that it names, and the rule files.
 
 use super::global::GlobalSettings;
-use super::{Config, ParsedConfig, jobs, keys, parse, remote_read, remote_write, rule_files};
+use super::{
+    Config, ParsedConfig, jobs, keys, overrides, parse, remote_read, remote_write, rule_files,
+};
 use crate::features::JobFeatures;
 use firn_config_schema::schema::{ConfigFindings, ConfigValueShape, walk};
 use firn_config_schema::section::ConfigSection;
 use firn_http_client::http_config as http;
 use firn_http_client::named_files::GlobSyntaxError;
 use firn_http_client::{HttpSettings, named_files};
+use firn_model::query_limits::QueryLimits;
+use firn_model::tenant::TenantId;
 use firn_yaml::YamlError;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Error of loading a config. Its text contains the file and, for invalid content, line and column.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +54,7 @@ pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     for pattern in &parsed.job_files {
         add_job_files(pattern, &parsed.global, &mut config)?;
     }
+    add_overrides(&mut config, features)?;
     Ok(config)
 }
 
@@ -116,6 +122,26 @@ pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, Con
     remote_read::check_servers(&config.remote_read).map_err(ConfigError::Remote)?;
     rule_files::load_rules(&mut config, features)?;
     Ok(config)
+}
+
+/// Reads the file of `firn.overrides`, and applies the limits of the anonymous tenant to queries.
+fn add_overrides(config: &mut Config, features: JobFeatures) -> Result<(), ConfigError> {
+    let Some(file) = &config.overrides_file else {
+        return Ok(());
+    };
+    let refuses_replicas = if features.is_agent {
+        Some("in agent mode")
+    } else if config.cluster.is_some() {
+        Some("together with firn.cluster yet")
+    } else {
+        None
+    };
+    let overrides = overrides::load(file, refuses_replicas)?;
+    let mut limits = QueryLimits::clone(&config.query_limits);
+    overrides::apply_to_queries(overrides.limits_of(&TenantId::anonymous()), &mut limits);
+    config.query_limits = Arc::new(limits);
+    config.overrides = Arc::new(overrides);
+    Ok(())
 }
 
 /// Adds the jobs of the scrape config files that match `pattern` to the config.

@@ -14,7 +14,7 @@ use crate::ids::PartitionId;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::SeriesExemplarResult;
-use firn_model::fingerprint::SeriesHash;
+use firn_model::fingerprint::{Fingerprint, SeriesHash};
 use firn_model::log::LogHealth;
 use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
@@ -22,12 +22,12 @@ use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::stats::{BlockStoreStats, BlockWorkStats, StoreStats};
 use firn_model::store::{
-    Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest, Select,
-    SelectRequest, Selection, Ticket,
+    Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest,
+    NewestSampleTimes, Select, SelectRequest, Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use firn_storage::damage::Damage;
-use firn_storage::store::{RetentionLimits, Store};
+use firn_storage::store::{RetentionLimits, SeriesLimits, Store};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -175,6 +175,12 @@ impl PartitionedStore {
         self.open.set_retention(retention);
     }
 
+    /// Changes the limits of new series of all stores together: each gets an equal share. See
+    /// [`Store::set_series_limits`].
+    pub fn set_series_limits(&self, limits: SeriesLimits) {
+        self.open.set_series_limits(limits);
+    }
+
     /// Returns the memory of all stores in bytes. See [`Store::memory_bytes`].
     pub fn memory_bytes(&self) -> usize {
         self.map_stores(Store::memory_bytes).into_iter().sum()
@@ -311,6 +317,17 @@ impl Append for PartitionedStore {
 
     fn newest_time(&self, tenant: &TenantId) -> Option<TimestampMs> {
         self.append.newest_time(tenant)
+    }
+
+    /// The partitions of this process alone have entries.
+    fn newest_sample_times(
+        &self,
+        tenant: &TenantId,
+        prints: &[Fingerprint],
+    ) -> Vec<Option<NewestSampleTimes>> {
+        let all = self.map_stores(|store| store.newest_sample_times(tenant, prints));
+        let of_series = |i: usize| all.iter().find_map(|of_store| of_store[i]);
+        (0..prints.len()).map(of_series).collect()
     }
 
     fn can_store_exemplars(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::ids::PartitionId;
 use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sync::lock;
-use firn_storage::store::{RetentionLimits, Store};
+use firn_storage::store::{RetentionLimits, SeriesLimits, Store};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The source of the metadata that a store keeps with its blocks.
@@ -31,6 +31,7 @@ struct LiveStoreSettings {
     exemplars_max: Option<usize>,
     late_window_ms: Option<i64>,
     retention: Option<RetentionLimits>,
+    series_limits: Option<SeriesLimits>,
     metadata_source: Option<MetadataSource>,
 }
 
@@ -123,6 +124,11 @@ impl StoreSet {
         self.set(|settings| settings.retention = Some(retention));
     }
 
+    /// Sets the limits of new series of all stores together. See [`Store::set_series_limits`].
+    pub(super) fn set_series_limits(&self, limits: SeriesLimits) {
+        self.set(|settings| settings.series_limits = Some(limits));
+    }
+
     /// Sets the source of metric metadata of all stores. See [`Store::set_metadata_source`].
     pub(super) fn set_metadata_source(&self, source: MetadataSource) {
         self.set(|settings| settings.metadata_source = Some(source));
@@ -139,6 +145,9 @@ impl LiveStoreSettings {
         }
         if let Some(retention) = self.retention.clone() {
             store.set_retention(retention.divide_among(shares));
+        }
+        if let Some(limits) = self.series_limits {
+            store.set_series_limits(limits.divide_among(shares));
         }
         if let Some(source) = &self.metadata_source {
             let source = source.clone();

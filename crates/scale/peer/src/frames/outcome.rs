@@ -8,7 +8,8 @@
 //! sender's part.
 
 use crate::bytes::{
-    MalformedFrame, PeerFrameReader, push_count, push_option, push_prefixed, push_zigzag,
+    MalformedFrame, PeerFrameReader, push_count, push_option, push_prefixed, push_varint,
+    push_zigzag,
 };
 use crate::frames::append::read_labels;
 use firn_model::sample::TimestampMs;
@@ -39,13 +40,16 @@ pub struct PeerSeriesRejection {
     pub first: String,
 }
 
-const SAMPLE_REJECTIONS: [SampleRejection; 6] = [
+const SAMPLE_REJECTIONS: [SampleRejection; 9] = [
     SampleRejection::OutOfOrder,
     SampleRejection::DuplicateTimestamp,
     SampleRejection::OutOfBounds,
     SampleRejection::TooOld,
     SampleRejection::TooFarInFuture,
     SampleRejection::SeriesLimit,
+    SampleRejection::ActiveSeriesLimit,
+    SampleRejection::NewSeriesLimit,
+    SampleRejection::JobSeriesLimit,
 ];
 
 const EXEMPLAR_REJECTIONS: [ExemplarRejection; 4] = [
@@ -69,6 +73,7 @@ pub fn encode_appended(appended: &PeerAppended, into: &mut Vec<u8>) {
         push_prefixed(rejected.first_labels.as_bytes(), into);
         push_zigzag(rejected.first_time, into);
         push_count(rejected.first_series, into);
+        push_option(rejected.limit, into, push_varint);
     }
     push_count(outcome.refused_exemplars.len(), into);
     for rejected in &outcome.refused_exemplars {
@@ -98,7 +103,7 @@ pub fn decode_appended(bytes: &[u8]) -> Result<PeerAppended, MalformedFrame> {
     let mut appended = PeerAppended::default();
     appended.outcome.stored = reader.usize()?;
     appended.outcome.stored_histograms = reader.usize()?;
-    for _ in 0..reader.count(5)? {
+    for _ in 0..reader.count(6)? {
         let rejected = read_rejected_samples(&mut reader)?;
         appended.outcome.rejected.push(rejected);
     }
@@ -128,6 +133,7 @@ fn read_rejected_samples(
         first_labels: read_labels(reader)?.to_owned(),
         first_time: reader.zigzag()?,
         first_series: reader.usize()?,
+        limit: reader.option(PeerFrameReader::varint)?,
     })
 }
 

@@ -278,6 +278,7 @@ fn outcome_is_decoded_with_all_reasons() {
         first_labels: labels(1),
         first_time: -7,
         first_series: 12,
+        limit: None,
     };
     let exemplar = |refusal| RejectedExemplars {
         refusal,
@@ -294,6 +295,9 @@ fn outcome_is_decoded_with_all_reasons() {
         S::TooOld,
         S::TooFarInFuture,
         S::SeriesLimit,
+        S::ActiveSeriesLimit,
+        S::NewSeriesLimit,
+        S::JobSeriesLimit,
     ];
     let exemplar_reasons = [E::OutOfOrder, E::TooLong, E::TooFarInFuture, E::NoSeries];
     let appended = PeerAppended {

@@ -262,7 +262,7 @@ fn read_above_a_limit_fails_with_the_error_of_the_limit() {
         .expect("a selection")
         .len();
     let text = format!(
-        "query selects too many series: {} series, limit 50",
+        "query selects too many series: {} series, limit 50 (max_fetched_series_per_query)",
         35 + found
     );
     fails(&query, ErrorKind::Limited, &text);

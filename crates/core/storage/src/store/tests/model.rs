@@ -408,6 +408,7 @@ impl World {
                 first_labels: labels.clone(),
                 first_time: time,
                 first_series: number,
+                limit: None,
             }),
         }
     }

@@ -1,0 +1,50 @@
+//! Limits the number of queries of one tenant that run at one time.
+//!
+//! A query waits here before it enters the queue of all tenants. Invariant: rules do not count and
+//! never wait here. After a change of the limit, queries that run already do not count.
+
+use super::queue::QueueClient;
+use super::run::QueryRun;
+use firn_model::sync::lock;
+use firn_model::tenant::TenantId;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The places of one tenant, and their number.
+#[derive(Debug)]
+struct TenantPlaces {
+    count: usize,
+    free: Arc<Semaphore>,
+}
+
+/// The places of the tenants that have a limit. Clones share the state.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TenantSlots(Arc<Mutex<BTreeMap<TenantId, TenantPlaces>>>);
+
+impl TenantSlots {
+    /// Waits for a place of the tenant of `run`. Returns `None` at once without a limit.
+    pub(super) async fn enter(&self, run: &QueryRun) -> Option<OwnedSemaphorePermit> {
+        let max = run.queries_max()?.min(Semaphore::MAX_PERMITS);
+        if run.question.line == QueueClient::Rules {
+            return None;
+        }
+        let free = self.places(&run.question.tenant, max);
+        // The semaphore is never closed.
+        free.acquire_owned().await.ok()
+    }
+
+    fn places(&self, tenant: &TenantId, max: usize) -> Arc<Semaphore> {
+        let mut tenants = lock(&self.0);
+        if let Some(known) = tenants.get(tenant).filter(|known| known.count == max) {
+            return known.free.clone();
+        }
+        let free = Arc::new(Semaphore::new(max));
+        let places = TenantPlaces {
+            count: max,
+            free: free.clone(),
+        };
+        tenants.insert(tenant.clone(), places);
+        free
+    }
+}
