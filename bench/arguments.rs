@@ -62,8 +62,9 @@ const SHORT_HISTORY: history::Plan = history::Plan {
 
 /// Modes that cannot be combined with `--short` or `--full`, because their loads have only one
 /// size.
-const OF_ONE_SIZE: [&str; 9] = [
-    "churn", "ablation", "doors", "scrape", "rules", "reads", "create", "record", "replay",
+const OF_ONE_SIZE: [&str; 10] = [
+    "churn", "ablation", "doors", "scrape", "rules", "reads", "refresh", "create", "record",
+    "replay",
 ];
 
 /// The benchmark to run; exactly one per invocation. Each has a module of its own.
@@ -87,6 +88,8 @@ pub enum Mode {
     Rules,
     /// Remote reads of all data in chunked frames, from Firn and Prometheus.
     Reads,
+    /// A dashboard that is refreshed, with and without the results cache of Firn.
+    Refresh,
     /// Creation of blocks from an OpenMetrics text, by Firn and promtool.
     Create,
     /// Recording of a real sender's requests into this directory, without a measurement.
@@ -169,6 +172,10 @@ fn command() -> Command {
                  same load without rules",
             ),
             switch("reads").help("Remote read: two hours of 20 k series read in chunks"),
+            switch("refresh").help(
+                "Results cache: a dashboard over six hours of 10 k series that is refreshed every \
+                 ten seconds, with and without the cache",
+            ),
             switch("create").help(
                 "Import: blocks created from a text of twenty million samples, by firn and by \
                  promtool from PATH",
@@ -183,7 +190,7 @@ fn command() -> Command {
         .group(ArgGroup::new("size").args(["short", "full"]))
         .group(ArgGroup::new("mode").args([
             "history", "churn", "ablation", "doors", "cluster", "scrape", "rules", "reads",
-            "create", "record", "replay",
+            "refresh", "create", "record", "replay",
         ]))
         .args([
             span("span").help("Length of the history [default: 15d, or 2d with --short]"),
@@ -274,6 +281,7 @@ fn mode(matches: &ArgMatches) -> Mode {
         ("scrape", Mode::Scrape),
         ("rules", Mode::Rules),
         ("reads", Mode::Reads),
+        ("refresh", Mode::Refresh),
         ("create", Mode::Create),
     ];
     let switch = switches.into_iter().find(|(id, _)| matches.get_flag(id));

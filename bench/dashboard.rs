@@ -160,7 +160,12 @@ impl Panel {
         match self.ask {
             Ask::Range(expression) => {
                 let step = ("step", seconds(span.step_ms));
-                ("query_range", vec![query(expression), start, end, step])
+                // Firn and VictoriaMetrics evaluate all steps.
+                let no_cache = ("nocache", "1".to_owned());
+                (
+                    "query_range",
+                    vec![query(expression), start, end, step, no_cache],
+                )
             }
             Ask::Instant(expression) => {
                 let time = ("time", seconds(span.end_ms));

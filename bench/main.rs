@@ -21,6 +21,7 @@ mod picture;
 mod process;
 mod reads;
 mod record;
+mod refresh;
 mod rules;
 mod scenario;
 mod scrape;
@@ -80,6 +81,7 @@ fn run() -> Result<(), String> {
         Mode::Scrape => measure_scrapes(&arguments, &dir),
         Mode::Rules => measure_rules(&arguments, &dir),
         Mode::Reads => measure_reads(&arguments, &dir),
+        Mode::Refresh => measure_refreshes(&arguments, &dir),
         Mode::Create => measure_creation(&arguments, &dir),
         Mode::Record(recording) => record(recording),
         Mode::Replay(recording) => measure_replay(&arguments, &dir, recording),
@@ -236,6 +238,24 @@ fn measure_reads(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     });
     let lines: String = measured.iter().map(reads::Reads::line).collect();
     print(&(reads::head(&load) + &lines))?;
+    let figures = json!({
+        "load": load.summary.to_json(),
+        "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
+    });
+    write_json(arguments, load.summary.end_ms, &figures)?;
+    firn_was_measured(arguments, &missing)
+}
+
+fn measure_refreshes(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let (mut found, mut missing) = find_systems(arguments);
+    found.retain(|system| system.kind == Kind::Firn);
+    say("make the load");
+    let load = make_load(dir, "refresh", refresh::LOAD)?;
+    let measured = measure(&found, dir, &mut missing, &mut |system, dir| {
+        refresh::run(system, dir, &load)
+    });
+    let tables = measured.iter().map(|measured| measured.table(&load));
+    print(&tables.collect::<String>())?;
     let figures = json!({
         "load": load.summary.to_json(),
         "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),

@@ -44,6 +44,7 @@ mod remote_write_2;
 mod remote_write_musts;
 mod replicas;
 mod resources;
+mod results_cache;
 mod retention;
 mod rules;
 mod running;

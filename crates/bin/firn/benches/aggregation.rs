@@ -207,6 +207,7 @@ impl Run {
             samples_max: 50_000_000,
             series_max: usize::MAX,
             counts_samples: false,
+            detects_range_dependence: false,
         };
         let time = EvalTime::range(end - 20 * 60_000, end, INTERVAL_MS);
         let mut times: Vec<Duration> = (0..QUERY_RUNS)

@@ -264,6 +264,7 @@ impl Bench {
             samples_max: 50_000_000,
             series_max: usize::MAX,
             counts_samples: false,
+            detects_range_dependence: false,
         };
         let end = ROUNDS * INTERVAL_MS;
         let time = match steps_of(text) {

@@ -18,6 +18,9 @@ pub struct QueryLimits {
     pub samples_max: u64,
     /// `firn.query_range_limit`: maximum time between the first and the last step of a query.
     pub range_max: Option<Duration>,
+    /// `firn.results_cache_size`: maximum bytes of cached results of range queries; zero without a
+    /// cache.
+    pub results_cache_bytes: usize,
     /// `firn.blocked_queries`: queries that are refused.
     pub blocked: Vec<BlockedQuery>,
     /// Maximum time for which a query waits and runs, in place of the flag `--query.timeout`.
@@ -27,12 +30,13 @@ pub struct QueryLimits {
 }
 
 impl Default for QueryLimits {
-    /// Returns limits that no query exceeds.
+    /// Returns limits that no query exceeds, without a cache of results.
     fn default() -> Self {
         Self {
             series_max: usize::MAX,
             samples_max: u64::MAX,
             range_max: None,
+            results_cache_bytes: 0,
             blocked: Vec::new(),
             timeout: None,
             queries_max: None,

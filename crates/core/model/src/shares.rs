@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! memory limit (firn.memory_limit; by default 60 % of the control group's or machine's memory)
-//!   queries 24/64 | head 16/64 | writes 10/64 | scrape caches 9/64 | scrape bodies 2/64
-//!   | pages 1/64 | forms 1/64 | request heads 1/64
+//!   queries 23/64 | head 16/64 | writes 10/64 | scrape caches 9/64 | scrape bodies 2/64
+//!   | pages 1/64 | forms 1/64 | request heads 1/64 | results cache 1/64
 //! ```
 //!
 //! The remaining memory of the machine, by default 40 %, is for everything else: the program,
@@ -52,6 +52,8 @@ pub struct BudgetShares {
     pub forms: usize,
     /// Request lines and headers beyond the buffer of each connection.
     pub heads: usize,
+    /// The cache of results of range queries.
+    pub results: usize,
 }
 
 impl BudgetShares {
@@ -61,7 +63,7 @@ impl BudgetShares {
         let parts = |count: usize| limit / PARTS * count;
         Self {
             limit,
-            queries: parts(24),
+            queries: parts(23),
             query: parts(16),
             head: parts(16),
             scrape_caches: parts(9),
@@ -70,11 +72,12 @@ impl BudgetShares {
             pages: parts(1).min(PAGES_BYTES_MAX),
             forms: parts(1).min(FORMS_BYTES_MAX),
             heads: parts(1).min(HEADS_BYTES_MAX),
+            results: parts(1),
         }
     }
 
     /// Returns each share with its name, except that of one query, which is a part of another.
-    pub fn named_shares(&self) -> [(&'static str, usize); 8] {
+    pub fn named_shares(&self) -> [(&'static str, usize); 9] {
         [
             ("queries", self.queries),
             ("head", self.head),
@@ -84,6 +87,7 @@ impl BudgetShares {
             ("pages", self.pages),
             ("forms", self.forms),
             ("request_heads", self.heads),
+            ("results_cache", self.results),
         ]
     }
 }

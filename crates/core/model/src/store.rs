@@ -7,6 +7,7 @@
 
 mod outcome;
 mod ticket;
+mod version;
 
 use crate::batch::{Batch, BatchSource};
 use crate::budget::{Budget, Reservation};
@@ -29,6 +30,7 @@ pub use outcome::{
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 pub use ticket::{Ticket, TicketRejecter, TicketResolver};
+pub use version::StoreVersion;
 
 /// The late samples of a batch that a store may accept, if it accepts any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -313,6 +315,20 @@ pub trait Select: Send + Sync {
 
     /// Returns the values of the label `name` on the matching series, sorted.
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>;
+
+    /// Returns the current version of the samples of `tenant`: every look-up from now on sees all
+    /// changes of this version. Returns `None` if the store cannot detect all changes of its
+    /// results.
+    fn version(&self, _tenant: &TenantId) -> Option<StoreVersion> {
+        None
+    }
+
+    /// Returns a time such that no sample of `tenant` before it has changed since `version`: none
+    /// was added, removed or became unreadable. Returns `i64::MIN` if any sample may have changed,
+    /// and `i64::MAX` if none has.
+    fn unchanged_before(&self, _tenant: &TenantId, _version: &StoreVersion) -> TimestampMs {
+        TimestampMs::MIN
+    }
 
     /// Returns the exemplars of the matching series, ordered by the labels of the series.
     fn exemplars(&self, _request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {

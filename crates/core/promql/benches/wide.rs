@@ -145,6 +145,7 @@ fn best(
         samples_max: 50_000_000,
         series_max: usize::MAX,
         counts_samples: false,
+        detects_range_dependence: false,
     };
     let run = || {
         let start = env.clock.monotonic();

@@ -212,6 +212,9 @@ fn run(
     let (remarks, infos) = evaluator.run.notes.render(text);
     // The warnings of the store are first, because a response contains only a limited number.
     let mut warnings = account.losses().texts();
+    let depends_on_range = !options.detects_range_dependence
+        || !warnings.is_empty()
+        || evaluator.run.notes.depends_on_range();
     warnings.extend(remarks);
     Ok(QueryResult {
         value,
@@ -219,6 +222,7 @@ fn run(
         infos,
         stats: account.stats(),
         counts: None,
+        depends_on_range,
         memory,
     })
 }

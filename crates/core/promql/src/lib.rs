@@ -41,6 +41,7 @@ mod quote;
 pub mod report;
 mod request;
 pub mod script;
+pub mod steps;
 mod syntax_error;
 pub mod texts;
 pub mod value;

@@ -71,6 +71,11 @@ pub struct Options {
     ///
     /// [`QueryResult::counts`]: crate::value::QueryResult::counts
     pub counts_samples: bool,
+    /// True if the evaluation determines [`QueryResult::depends_on_range`], which takes another
+    /// pass over the rows of sums and means.
+    ///
+    /// [`QueryResult::depends_on_range`]: crate::value::QueryResult::depends_on_range
+    pub detects_range_dependence: bool,
 }
 
 /// The environment of a query: store, tenant, threads, memory and cancellation.

@@ -53,6 +53,7 @@ pub const OPTIONS: Options = Options {
     samples_max: 10_000,
     series_max: usize::MAX,
     counts_samples: false,
+    detects_range_dependence: false,
 };
 
 /// A store for scripts. All data belongs to the anonymous tenant.

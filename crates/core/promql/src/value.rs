@@ -96,6 +96,14 @@ pub struct QueryResult {
     ///
     /// [`counts_samples`]: crate::Options::counts_samples
     pub counts: Option<SampleCounts>,
+    /// False if every range query with the same expression, step and data has the same bits at the
+    /// same steps, whatever its range, provided that [`newest_read`] accepts the expression, and
+    /// annotates these steps in the same way. Always true unless
+    /// [`detects_range_dependence`] was set.
+    ///
+    /// [`newest_read`]: crate::steps::newest_read
+    /// [`detects_range_dependence`]: crate::Options::detects_range_dependence
+    pub depends_on_range: bool,
     /// The reservation for the memory of the value. The caller must hold it as long as the value
     /// exists.
     pub memory: Reservation,

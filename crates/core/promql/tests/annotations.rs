@@ -28,6 +28,7 @@ const OPTIONS: Options = Options {
     samples_max: 1_000_000,
     series_max: usize::MAX,
     counts_samples: false,
+    detects_range_dependence: false,
 };
 
 /// Evaluates `text` with a gauge `cores`. Its only annotation must have the given position.

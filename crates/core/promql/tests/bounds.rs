@@ -54,6 +54,7 @@ fn answer(
         samples_max,
         series_max: SERIES_MAX,
         counts_samples: false,
+        detects_range_dependence: false,
     };
     query(&context, text, EvalTime::Instant(400_000), &options)
 }

@@ -22,6 +22,7 @@ const COUNTED: Options = Options {
     samples_max: 1_000_000,
     series_max: usize::MAX,
     counts_samples: true,
+    detects_range_dependence: false,
 };
 
 fn evaluate(
@@ -47,6 +48,7 @@ fn counted_queries_have_the_same_answers_and_each_step_counts_as_by_itself() {
     let store = MemoryStore::new(random_series(&Dice(SimRng::new(1))));
     let plain = Options {
         counts_samples: false,
+        detects_range_dependence: false,
         ..COUNTED
     };
     let (start, step_ms) = (60_000, 20_000);

@@ -19,6 +19,7 @@ use crate::http::failure::{ApiFailure, FailureCause};
 use crate::metrics::ServerMetrics;
 use crate::notices::{Notice, Notices};
 use crate::parts::{AppParts, Backend};
+use crate::results_cache::ResultsCache;
 use axum::http::HeaderMap;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
@@ -46,6 +47,8 @@ pub struct ServerAppState {
     /// Authentication, authorization and rate limit of requests.
     pub(crate) access: AccessGate,
     queries: QueryRunner,
+    /// Results of range queries.
+    pub(crate) results: ResultsCache,
     /// All queries that wait, run or are being answered.
     pub(crate) registry: Arc<QueryRegistry>,
     /// Permits for concurrent decoding of writes on blocking threads.
@@ -83,9 +86,15 @@ impl ServerApp {
     pub fn new(parts: AppParts) -> Self {
         let limits = &parts.limits;
         let metrics = Arc::new(ServerMetrics::default());
+        let query_limits = parts.query.limits.clone();
+        let results_bytes = Arc::new(move || query_limits().results_cache_bytes);
+        let results = parts
+            .memory
+            .create_share("results cache", limits.results_bytes_max);
         Self(Arc::new(ServerAppState {
             budgets: RequestBudgets::new(&parts.memory, limits),
             access: AccessGate::new(&parts.env),
+            results: ResultsCache::new(results, results_bytes),
             queries: QueryRunner::new(limits, metrics.clone(), parts.watch_memory.clone()),
             registry: Arc::new(QueryRegistry::new(parts.env.clock.clone())),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
@@ -168,6 +177,7 @@ impl ServerAppState {
     /// Collects the metrics of the server, the pipeline and all registered collectors.
     pub(crate) fn collect(&self, sink: &mut dyn MetricSink) {
         self.metrics.collect(sink);
+        self.results.collect(sink);
         sink.metric(
             "firn_server_passwords_waiting",
             "Passwords waiting to be checked.",

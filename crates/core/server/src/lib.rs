@@ -47,6 +47,7 @@ pub mod parts;
 pub mod query_log;
 mod query_stats;
 pub mod reflector;
+pub mod results_cache;
 mod routes;
 pub mod rules;
 pub mod tls;

@@ -208,6 +208,7 @@ impl QuerySettings {
             samples_max: self.samples_max,
             series_max: (self.limits)().series_max,
             counts_samples,
+            detects_range_dependence: false,
         }
     }
 }

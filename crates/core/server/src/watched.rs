@@ -12,9 +12,10 @@ use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::labels::Labels;
 use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
-use firn_model::sample::TimeRange;
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
     ExemplarRequest, MatcherCost, MetadataRequest, ReadCosts, Select, SelectRequest, Selection,
+    StoreVersion,
 };
 use firn_model::tenant::TenantId;
 use std::ops::Range;
@@ -90,6 +91,14 @@ impl Select for WatchedStore {
 
     fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
         self.look_up(|store| store.metadata(request))
+    }
+
+    fn version(&self, tenant: &TenantId) -> Option<StoreVersion> {
+        self.store.version(tenant)
+    }
+
+    fn unchanged_before(&self, tenant: &TenantId, version: &StoreVersion) -> TimestampMs {
+        self.store.unchanged_before(tenant, version)
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {

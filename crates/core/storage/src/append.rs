@@ -206,7 +206,7 @@ impl Appender {
         batch: &Batch,
         mut window: AppendWindow,
     ) -> SequenceGuard {
-        let mut newest = i64::MIN;
+        let (mut newest, mut oldest) = (i64::MIN, i64::MAX);
         let mut taken: Option<SequenceGuard> = None;
         let mut held: Option<MutexGuard<'_, HeadShard>> = None;
         for (number, shard) in self.parts.head.shards.iter().enumerate() {
@@ -229,11 +229,11 @@ impl Appender {
                 shard.end_appending();
                 for i in group {
                     let i = scratch.grouped[i] as usize;
-                    let stored_to = self
-                        .append_sole(&mut shard, scratch, i, batch, window, sequence)
-                        .unwrap_or_else(|| {
-                            self.append_series(&mut shard, scratch, i, batch, window, sequence)
-                        });
+                    let sole = self.append_sole(&mut shard, scratch, i, batch, window, sequence);
+                    oldest = oldest.min(sole.unwrap_or(i64::MAX));
+                    let stored_to = sole.unwrap_or_else(|| {
+                        self.append_series(&mut shard, scratch, i, batch, window, sequence)
+                    });
                     newest = newest.max(stored_to);
                 }
                 shard.end_batch(sequence, self.parts.head.watermark.visible_to_all());
@@ -245,7 +245,13 @@ impl Appender {
             held = Some(shard);
         }
         self.parts.head.newest.fetch_max(newest, Ordering::Relaxed);
-        taken.expect("a store has at least one shard")
+        let taken = taken.expect("a store has at least one shard");
+        let oldest = oldest.min(scratch.oldest);
+        if oldest != i64::MAX {
+            // Before the batch becomes visible.
+            self.parts.head.batch_times.record(taken.sequence, oldest);
+        }
+        taken
     }
 
     /// Appends the only sample of a series to its open chunk and returns the time of the sample.
@@ -307,6 +313,7 @@ impl Appender {
             scratch.floats[floats + k].verdict = verdict;
             if verdict == AppendVerdict::Stored {
                 stored += 1;
+                scratch.oldest = scratch.oldest.min(*time);
                 scratch.floats[floats + k] = FloatAppendOutcome::from_stored(series);
                 self.mark_new_epoch(&mut scratch.marker, series.slot, epoch, *time);
             }
@@ -318,6 +325,7 @@ impl Appender {
             scratch.histograms[histograms + k] = verdict;
             if verdict == AppendVerdict::Stored {
                 stored += 1;
+                scratch.oldest = scratch.oldest.min(sample.time);
                 self.mark_new_epoch(&mut scratch.marker, series.slot, epoch, sample.time);
             }
         }

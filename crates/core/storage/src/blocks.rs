@@ -26,12 +26,14 @@ mod list;
 mod opening;
 pub(crate) mod plan;
 mod rebuilt;
+mod rewrites;
 mod tombstone_file;
 mod view;
 
 pub use list::{BlockEntry, BlockKind};
 pub(crate) use list::{BlockList, BlockSet};
 pub(crate) use rebuilt::rebuild_list;
+pub(crate) use rewrites::SampleRewrites;
 pub(crate) use view::{BlocksView, OpenBlock};
 
 use crate::block::{Block, BlockCache, BlockId, remove_folder};
@@ -62,6 +64,8 @@ pub(crate) struct Blocks {
     /// The place outside of the folder that keeps the blocks, if there is one. Then the folder has
     /// no manifest.
     home: Option<Arc<dyn BlockHome>>,
+    /// Changes of the stored samples other than appends.
+    pub(crate) rewrites: SampleRewrites,
     /// The position before which blocks contain all samples, for the next commit.
     covered: AtomicU64,
     /// Total size of the blocks in the manifest, in bytes.
@@ -174,6 +178,7 @@ impl Blocks {
                 is_in_doubt: false,
             }),
             home: None,
+            rewrites: SampleRewrites::default(),
             covered: AtomicU64::new(0),
             bytes: Gauge::default(),
             count: Gauge::default(),

@@ -141,6 +141,11 @@ impl DamageList {
         lock(&self.listed)
     }
 
+    /// Returns the number of all damages, including those that are not listed.
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().map(Counter::get).sum()
+    }
+
     /// Returns the number of damages of this kind, including those that are not listed.
     pub(crate) fn count(&self, kind: DamageKind) -> u64 {
         self.counts[kind as usize].get()

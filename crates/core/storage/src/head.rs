@@ -7,6 +7,7 @@
 //! [`watermark`]). Samples that a series cannot append in order are stored beside its chunks, each
 //! with the sequence number of its batch ([`late`]).
 
+pub(crate) mod changes;
 pub(crate) mod copies;
 pub(crate) mod late;
 pub(crate) mod places;

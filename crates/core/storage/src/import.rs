@@ -204,6 +204,7 @@ impl BlockImport {
             return Ok(ImportSummary::default());
         }
         let mut rest = &written[..];
+        let _rewrite = self.target.blocks.rewrites.begin();
         if failpoints::has(StoreFlaw::CommitsApart) {
             self.target
                 .blocks

@@ -30,6 +30,7 @@ use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::store::StoreVersion;
 use head::StoreHead;
 use head_usage::HeadSize;
 use journal::JournalTracker;
@@ -41,6 +42,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The shared parts of a store. Created by the store when it is opened.
 pub(crate) struct StoreParts {
+    /// Identifies the open store in this process.
+    pub(crate) id: u64,
     pub(crate) options: StoreOptions,
     pub(crate) env: Env,
     pub(crate) dir: DataDir,
@@ -68,6 +71,18 @@ pub(crate) struct StoreParts {
 pub type MetadataSource = Box<dyn Fn() -> MetadataBatch + Send + Sync>;
 
 impl StoreParts {
+    /// Returns the current version of the samples. Each change counts before it is visible and, if
+    /// it is not a batch, again after it.
+    pub(crate) fn version(&self) -> StoreVersion {
+        StoreVersion {
+            store: self.id,
+            batch: self.head.watermark.visible(),
+            rewrites: self.blocks.rewrites.count() + self.damages.total(),
+            kept_from: self.retention_policy().kept_from(),
+            part: String::new(),
+        }
+    }
+
     /// Returns the time of the oldest sample in pages and head. Visits every series.
     pub(crate) fn oldest(&self) -> Option<TimestampMs> {
         let pages = self.sealed.directory.summary().oldest;

@@ -62,7 +62,7 @@ use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
     Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest,
-    NewestSampleTimes, Select, SelectRequest, Selection, Ticket,
+    NewestSampleTimes, Select, SelectRequest, Selection, StoreVersion, Ticket,
 };
 use firn_model::tenant::TenantId;
 use std::ops::RangeInclusive;
@@ -75,6 +75,12 @@ pub struct Store {
     pub(crate) appender: Appender,
     reader: StoreReader,
     maintenance: Arc<Maintenance>,
+}
+
+/// Returns a number that no other store of this process has.
+fn next_store_id() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
 /// Returns the windows in which the groups of a store are sealed.
@@ -221,6 +227,7 @@ impl Store {
             }),
             journal: Arc::default(),
             learn_metadata: OnceLock::new(),
+            id: next_store_id(),
             options,
         });
         let found = StartupPages {
@@ -355,6 +362,7 @@ impl Store {
 
     /// Changes the retention limits. Data beyond them is deleted soon after; no data is rewritten.
     pub fn set_retention(&self, retention: RetentionLimits) {
+        let _rewrite = self.parts.blocks.rewrites.begin();
         self.parts.retaining.set(retention);
         self.maintenance.schedule_tick();
     }
@@ -474,6 +482,22 @@ impl Select for Store {
 
     fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
         self.reader.explain(request)
+    }
+
+    fn version(&self, tenant: &TenantId) -> Option<StoreVersion> {
+        // Samples leave the answers whenever the cutoff of a rule moves.
+        let has_rules = !self.parts.retaining.limits().rules.as_slice().is_empty();
+        let is_own = *tenant == self.parts.options.tenant;
+        (is_own && !has_rules).then(|| self.parts.version())
+    }
+
+    fn unchanged_before(&self, tenant: &TenantId, version: &StoreVersion) -> TimestampMs {
+        match self.version(tenant) {
+            Some(now) if (now.store, now.rewrites) == (version.store, version.rewrites) => {
+                self.parts.head.batch_times.oldest_after(version.batch)
+            }
+            _ => TimestampMs::MIN,
+        }
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {

@@ -26,7 +26,7 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, MetricSink};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
-    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection,
+    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection, StoreVersion,
 };
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
@@ -335,6 +335,20 @@ impl Select for RemoteReadStore {
 
     fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
         self.local.metadata(request)
+    }
+
+    fn version(&self, tenant: &TenantId) -> Option<StoreVersion> {
+        // Changes at other servers are not known.
+        let is_local = self.servers().is_empty();
+        self.local.version(tenant).filter(|_| is_local)
+    }
+
+    fn unchanged_before(&self, tenant: &TenantId, version: &StoreVersion) -> TimestampMs {
+        if self.servers().is_empty() {
+            self.local.unchanged_before(tenant, version)
+        } else {
+            TimestampMs::MIN
+        }
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {

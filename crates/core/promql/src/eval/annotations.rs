@@ -350,29 +350,47 @@ fn for_metric(name: &[u8]) -> String {
     }
 }
 
-/// The annotations of an evaluation, in order of their first occurrence.
+/// The annotations of an evaluation, in order of their first occurrence, and whether the values of
+/// its steps depend on the range of the query.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct QueryAnnotations(Vec<Annotation>);
+pub(crate) struct QueryAnnotations {
+    list: Vec<Annotation>,
+    depends_on_range: bool,
+}
 
 impl QueryAnnotations {
     /// Adds an annotation, or merges it with an existing one that has the same text.
     pub(crate) fn add(&mut self, annotation: Annotation) {
-        match self.0.iter_mut().find(|a| a.text == annotation.text) {
+        self.depends_on_range |= annotation.total != AnnotationTotal::Nothing;
+        match self.list.iter_mut().find(|a| a.text == annotation.text) {
             Some(known) => known.absorb(annotation),
-            None => self.0.push(annotation),
+            None => self.list.push(annotation),
         }
+    }
+
+    /// Records that a step might have another value, at least in its last digits, if it were
+    /// evaluated as a part of another range: with other series, in another order.
+    pub(crate) fn mark_range_dependent(&mut self) {
+        self.depends_on_range = true;
+    }
+
+    /// Returns whether [`QueryAnnotations::mark_range_dependent`] was called, or an annotation has
+    /// a total over all steps.
+    pub(crate) fn depends_on_range(&self) -> bool {
+        self.depends_on_range
     }
 
     /// Adds all annotations of `other` in order, and merges those with equal texts.
     pub(crate) fn merge(&mut self, other: QueryAnnotations) {
-        for annotation in other.0 {
+        self.depends_on_range |= other.depends_on_range;
+        for annotation in other.list {
             self.add(annotation);
         }
     }
 
     /// Replaces place numbers by positions in the text: the entries of `places` with these indexes.
     pub(crate) fn resolve_positions(mut self, places: &[u32]) -> Self {
-        for annotation in &mut self.0 {
+        for annotation in &mut self.list {
             if let Some(place) = places.get(annotation.position as usize) {
                 annotation.position = *place;
             }
@@ -384,7 +402,7 @@ impl QueryAnnotations {
     /// is given.
     pub(crate) fn render(&self, query: Option<&str>) -> (Vec<String>, Vec<String>) {
         let of = |level: AnnotationLevel| {
-            self.0
+            self.list
                 .iter()
                 .filter(|a| a.level == level)
                 .map(|a| a.render(query))

@@ -63,6 +63,7 @@ impl<'a> Evaluator<'a> {
         if !may_mix_kinds(node) || !stream.has_mixed_steps() {
             return Ok(stream);
         }
+        self.run.notes.mark_range_dependent();
         let stream = stream.keep_one_kind(self.run.account)?;
         if let Some(tally) = self.run.tally {
             let (rows, _) = tally.node_tallies(node, grid.count, self.run.account)?;

@@ -40,6 +40,7 @@ const OPTIONS: Options = Options {
     samples_max: 1_000_000,
     series_max: usize::MAX,
     counts_samples: false,
+    detects_range_dependence: false,
 };
 
 /// Runs the tasks in reverse order.

@@ -6,8 +6,10 @@ use firn_model::error::Error;
 use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
-use firn_model::sample::TimeRange;
-use firn_model::store::{ExemplarRequest, MatcherCost, Select, SelectRequest, Selection};
+use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::store::{
+    ExemplarRequest, MatcherCost, Select, SelectRequest, Selection, StoreVersion,
+};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
 
@@ -96,6 +98,19 @@ impl Select for RestrictedStore {
             sets: &sets,
             ..request
         })
+    }
+
+    fn version(&self, tenant: &TenantId) -> Option<StoreVersion> {
+        let mut version = self.store.version(tenant)?;
+        for matcher in &self.matchers {
+            version.part.push_str(&matcher.to_string());
+            version.part.push(',');
+        }
+        Some(version)
+    }
+
+    fn unchanged_before(&self, tenant: &TenantId, version: &StoreVersion) -> TimestampMs {
+        self.store.unchanged_before(tenant, version)
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {

@@ -75,6 +75,8 @@ pub struct ServerLimits {
     pub query_bytes_max: usize,
     /// Maximum memory of all queries and of responses that are not sent yet, in bytes.
     pub queries_bytes_max: usize,
+    /// Maximum memory of cached results of range queries in bytes.
+    pub results_bytes_max: usize,
     /// Time for which running requests may continue after a shutdown started. Senders retry after
     /// it, and Kubernetes kills the process after 30 s.
     pub shutdown_grace: Duration,
@@ -123,6 +125,7 @@ impl ServerLimits {
             selectors_max: 100,
             query_bytes_max: shares.query,
             queries_bytes_max: shares.queries,
+            results_bytes_max: shares.results,
             shutdown_grace: Duration::from_secs(10),
         }
     }

@@ -157,6 +157,7 @@ async fn evaluate(
     if query.report == QueryReport::Plan {
         return plan::explain(call, query, deadline).await;
     }
+    let is_cached = uses_cache(&call, time)? && query.report == QueryReport::Nothing;
     let families = FamilyTypes::from_call(&call);
     let logged = call.app.parts.query_log.is_on().then(|| LoggedQuery {
         query: query.text.clone(),
@@ -187,7 +188,16 @@ async fn evaluate(
             cancel: run.cancel(),
             failed_counts: Some(&failed),
         };
-        let outcome = plan::evaluate(&*app.parts.engine, &context, &families, &clock, &query);
+        let engine = &*app.parts.engine;
+        let outcome = if is_cached {
+            let (text, options) = (&query.text, &query.options);
+            let result = app
+                .results
+                .query(engine, &context, text, query.time, options);
+            result.map(|result| (result, None))
+        } else {
+            plan::evaluate(engine, &context, &families, &clock, &query)
+        };
         let timings = QueryTimings {
             queue: begun.saturating_sub(asked),
             run: clock.monotonic().saturating_sub(begun),
@@ -302,6 +312,12 @@ fn timeout(call: &ApiCall) -> Result<Duration, ApiFailure> {
     Ok(longest.min(Duration::from_nanos(
         u64::try_from(nanos).unwrap_or_default(),
     )))
+}
+
+/// Returns whether the results cache may be used: for a range query, unless `nocache=1` is set.
+fn uses_cache(call: &ApiCall, time: EvalTime) -> Result<bool, ApiFailure> {
+    let is_bypassed = call.form.flag("nocache")?;
+    Ok(!is_bypassed && matches!(time, EvalTime::Range { .. }))
 }
 
 fn options(call: &ApiCall) -> Result<Options, ApiFailure> {

@@ -261,6 +261,7 @@ impl QueryEngine for FakeEngine {
                 .collect(),
             stats: QueryStats::default(),
             counts: None,
+            depends_on_range: true,
             memory,
         })
     }

@@ -78,6 +78,7 @@ impl Appender {
                 *verdict = AppendVerdict::Known;
                 if admission != LateAdmission::Known {
                     *verdict = AppendVerdict::Late;
+                    scratch.oldest = scratch.oldest.min(time);
                     scratch.late.taken += 1;
                     is_any = true;
                     self.parts

@@ -73,6 +73,8 @@ pub(super) struct AppendScratch {
     pub(super) histograms: Vec<AppendVerdict>,
     /// Series whose first sample is in this batch.
     pub(super) created: Vec<u32>,
+    /// The oldest time of the stored samples of the batch, `i64::MAX` without any.
+    pub(super) oldest: TimestampMs,
     /// Counts of the late samples of the batch.
     pub(super) late: LateCounts,
     /// The log record of the batch.
@@ -89,6 +91,7 @@ impl AppendScratch {
         self.prints.clear();
         self.created.clear();
         self.limited.clear();
+        self.oldest = TimestampMs::MAX;
         self.marker = EpochLeafCache::default();
         let series = batch.series_count();
         if made.len() == series {

@@ -64,6 +64,11 @@ impl Watermark {
         self.taken.load(Ordering::Acquire)
     }
 
+    /// Returns the watermark: every reader from now on sees all batches up to it.
+    pub(crate) fn visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
+    }
+
     /// Returns the sequence number up to which every current and future reader sees all batches.
     pub(crate) fn visible_to_all(&self) -> u64 {
         self.floor.load(Ordering::Acquire)

@@ -76,6 +76,7 @@ impl SeriesDeleter<'_> {
         for matcher in request.sets.iter().flatten() {
             matcher.bind(request.budget, request.cancel);
         }
+        let _rewrite = self.blocks.rewrites.begin();
         let reading = self.head.watermark.begin_read();
         let position = self.head.watermark.durable_position();
         let found = self.find_in_head(request)?;

@@ -90,6 +90,7 @@ impl ExpiredDataRemover<'_> {
             let dirs = gone.iter().map(|id| self.policy.blocks.block_dir(*id));
             dirs.for_each(|dir| drop(remove_folder(self.env, &dir)));
         }
+        let _rewrite = self.policy.blocks.rewrites.begin();
         let dropped = self.policy.blocks.commit(|list| {
             list.blocks.retain(|block| !gone.contains(&block.id));
         });
@@ -193,6 +194,9 @@ impl ExpiredDataRemover<'_> {
             }
         }
         let (segments, sealed) = (&mut state.segments, self.sealed);
+        // Pages beyond the retention leave with those whose samples are in blocks.
+        let rewrites = &self.policy.blocks.rewrites;
+        let _rewrite = segments.has_scheduled().then(|| rewrites.begin());
         let removed = segments.remove_scheduled(&sealed.directory, &sealed.cache);
         self.metrics.removed_segments.add(removed as u64);
         self.metrics.page_segments.set(segments.count() as i64);

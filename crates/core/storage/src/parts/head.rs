@@ -7,6 +7,7 @@
 use super::head_usage::HeadUsageShare;
 use super::numbers::SeriesNumbers;
 use super::options::StoreOptions;
+use crate::head::changes::AppendedTimes;
 use crate::head::series::AppendWindow;
 use crate::head::shard::HeadShard;
 use crate::head::watermark::Watermark;
@@ -31,6 +32,8 @@ pub(crate) struct StoreHead {
     pub(crate) numbers: Arc<SeriesNumbers>,
     pub(crate) shards: Box<[Mutex<HeadShard>]>,
     pub(crate) watermark: Arc<Watermark>,
+    /// The oldest samples of recent batches.
+    pub(crate) batch_times: AppendedTimes,
     /// The newest stored time, `i64::MIN` before the first sample.
     pub(crate) newest: AtomicI64,
     /// No sample before this time is appended in order. See [`StoreHead::raise_in_order_min`].
@@ -58,6 +61,7 @@ impl StoreHead {
             numbers: Arc::default(),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             watermark: Arc::default(),
+            batch_times: AppendedTimes::default(),
             newest: AtomicI64::new(i64::MIN),
             floor: AtomicI64::new(cut),
             evicted_to: AtomicI64::new(i64::MIN),

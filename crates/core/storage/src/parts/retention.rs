@@ -113,6 +113,12 @@ impl RetentionPolicy<'_> {
         newest.map_or(i64::MIN, |newest| self.retaining.cutoff_at(newest))
     }
 
+    /// Returns the time before which samples may be removed at any time.
+    pub(crate) fn kept_from(&self) -> TimestampMs {
+        let by_size = self.retaining.pages_gone_before.load(Ordering::Relaxed);
+        self.cutoff().max(by_size)
+    }
+
     /// Returns the time before which readers need no sample from pages and head, because it is
     /// beyond the retention or in a block.
     pub(crate) fn head_read_start(&self) -> TimestampMs {

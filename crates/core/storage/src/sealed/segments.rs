@@ -318,6 +318,11 @@ impl PageSegmentSet {
         before - self.leaving.len()
     }
 
+    /// Returns whether any segment waits for its removal.
+    pub(crate) fn has_scheduled(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// Returns the pool that opens the segment files for reading.
     pub(crate) fn files(&self) -> &Arc<SegmentFilePool> {
         &self.files

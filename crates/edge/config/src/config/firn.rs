@@ -80,6 +80,13 @@ pub const KEYS: &[ConfigKey] = &[
          tenant, as Mimir's `max_total_query_length`. Firn rejects a longer query before it \
          starts. 0 means no limit. A config reload applies changes.",
     ),
+    key("results_cache_size", Size).explained(
+        "256MiB",
+        "Maximum memory of the results cache, which lets a refreshed dashboard evaluate only the \
+         new steps of its range queries, at most 1/64 of `memory_limit`. See \
+         [results-cache.md](operations/results-cache.md). 0 disables the cache. A config reload applies \
+         changes.",
+    ),
     key("blocked_queries", List(&Section(&[BLOCKED]))).explained(
         "[]",
         "Queries that Firn rejects before they start, as Mimir's `blocked_queries`: a list of \
@@ -242,6 +249,14 @@ pub fn limit(section: ConfigSection<'_>, key: &str) -> Option<usize> {
     limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
+/// Returns the `results_cache_size` of the section in bytes. Unlike other sizes, zero is not the
+/// default.
+fn results_cache_bytes(section: ConfigSection<'_>) -> usize {
+    let text = section.text("results_cache_size");
+    let bytes = parse_size(text.strip_prefix('+').unwrap_or(text));
+    usize::try_from(bytes.unwrap_or(0)).unwrap_or(usize::MAX)
+}
+
 /// Returns the limits of every query.
 pub fn query_limits(section: ConfigSection<'_>) -> Result<QueryLimits, YamlError> {
     let range_max = section.exact_duration("query_range_limit");
@@ -251,6 +266,7 @@ pub fn query_limits(section: ConfigSection<'_>) -> Result<QueryLimits, YamlError
             .count_if_set("query_samples_limit")
             .unwrap_or(u64::MAX),
         range_max: Some(range_max).filter(|max| !max.is_zero()),
+        results_cache_bytes: results_cache_bytes(section),
         blocked: blocked_queries(section, "firn.blocked_queries")?,
         ..QueryLimits::default()
     })

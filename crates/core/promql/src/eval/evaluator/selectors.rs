@@ -113,7 +113,23 @@ impl Evaluator<'_> {
             }
         });
         let source = SelectionSource::new(selection, &selector.matchers);
-        Ok(Arc::new(source.with_meter(meter)))
+        let source = Arc::new(source.with_meter(meter));
+        if self.run.options.detects_range_dependence {
+            self.note_metadata_labels(&*source)?;
+        }
+        Ok(source)
+    }
+
+    /// Marks the result as dependent on its range if the series have metadata labels. Functions
+    /// remove them, and fail if series are equal then, even without a common step.
+    fn note_metadata_labels(&mut self, source: &dyn SampleSource) -> Result<(), PromqlError> {
+        for name in ["__type__", "__unit__"] {
+            let (column, _memory) = source.label_column(name, self.run.account)?;
+            if column.values.iter().any(|value| !value.is_empty()) {
+                self.run.notes.mark_range_dependent();
+            }
+        }
+        Ok(())
     }
 
     /// Returns the samples of a range vector: those of a selector, or the values of a subquery at

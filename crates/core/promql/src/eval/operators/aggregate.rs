@@ -4,6 +4,7 @@
 //! merged in order. Nothing is retained of a series. Operators that need all values of a group at
 //! once (`quantile`, `topk`, ...) are in separate modules.
 
+mod bits;
 pub(crate) mod cells;
 mod histograms;
 
@@ -20,6 +21,7 @@ use crate::eval::run::EvalContext;
 use crate::grid::StepGrid;
 use crate::plan::PlanAggregate;
 use crate::value::PromqlError;
+use bits::Magnitudes;
 use cells::{AggregateFold, GroupCells};
 use firn_model::budget::Reservation;
 use firn_model::kahan::RunningMean;
@@ -36,6 +38,8 @@ struct FoldParams<'a> {
     node: &'a PlanAggregate,
     fold: AggregateFold,
     steps: usize,
+    /// Where the parts begin to record the magnitudes of their values, if they record them.
+    magnitudes: Option<Magnitudes>,
 }
 
 /// The cells of a part, the reservation for their memory, and the annotations of the part.
@@ -46,6 +50,7 @@ impl FoldParams<'_> {
         let mut notes = QueryAnnotations::default();
         let groups = self.groups.len().min(part.len());
         let mut cells = GroupCells::new(self.fold, self.steps, groups);
+        cells.magnitudes = self.magnitudes;
         let mut memory = self.account.reserve(0)?;
         let (mut samples, mut ignored) = (0, false);
         let mut each = |series: usize, row: &mut StepRowBuffer, _: &mut QueryAnnotations| {
@@ -112,6 +117,7 @@ pub(crate) fn evaluate_fold(
         node,
         fold,
         steps: grid.count,
+        magnitudes: begin_magnitudes(run, fold),
     };
     let mut total: Option<GroupCells> = None;
     let mut reserved = Vec::new();
@@ -154,6 +160,16 @@ pub(crate) fn evaluate_fold(
         .into_iter()
         .for_each(|memory| frame.hold_reservation(memory));
     Ok(frame)
+}
+
+/// Marks the result as dependent on the range of the query if the function is computed in the order
+/// of the series. Returns where to begin to record magnitudes if they determine this instead.
+fn begin_magnitudes(run: &mut EvalContext<'_>, fold: AggregateFold) -> Option<Magnitudes> {
+    if matches!(fold, AggregateFold::Variance { .. }) {
+        run.notes.mark_range_dependent();
+    }
+    let is_checked = run.options.detects_range_dependence && fold.is_sum();
+    is_checked.then(Magnitudes::default)
 }
 
 /// Recomputes means whose sum overflows, value by value, as Prometheus computes all means.
@@ -200,9 +216,12 @@ fn finish(
     let mut frame = SeriesFrame::with_capacity(cells.steps(), slots.len());
     let mut row = Vec::new();
     for slot in slots {
-        cells.finish(slot, &mut row);
+        if !cells.finish(slot, &mut row) {
+            notes.mark_range_dependent();
+        }
         let histograms = finish_histograms(cells, slot, &mut row, |remark| {
             notes.add(match remark {
+                GroupRemark::Histograms => return notes.mark_range_dependent(),
                 GroupRemark::Mix => Annotation::mixed_aggregation(span),
                 GroupRemark::ConflictingResets => {
                     Annotation::conflicting_resets(span, HistogramOperation::Aggregation)
@@ -222,6 +241,8 @@ fn finish(
 
 /// A reason for an annotation about a group at a step.
 enum GroupRemark {
+    /// Histograms were added, whose sums depend on the order of the series.
+    Histograms,
     /// The group contains floats and histograms, so it has no value.
     Mix,
     /// Some histograms are counter resets and others are not.
@@ -237,6 +258,7 @@ fn finish_histograms(
 ) -> Vec<HistogramPoint> {
     let mut points = Vec::new();
     for (step, outcome) in cells.take_histograms(slot) {
+        remark(GroupRemark::Histograms);
         let has_float = !is_absent(std::mem::replace(&mut row[step], ABSENT));
         match outcome {
             GroupHistogramResult::Total(_) if has_float => remark(GroupRemark::Mix),

@@ -4,6 +4,8 @@
 //! The selection among equal values, and the order of an instant result, depend on the binary heap
 //! of Prometheus. The heap in this module therefore moves elements in exactly the same way.
 
+mod ties;
+
 use crate::ast::{AggregateOp, PositionRange};
 use crate::eval::account::{QueryAccount, grow};
 use crate::eval::annotations::Annotation;
@@ -21,6 +23,7 @@ use crate::value::PromqlError;
 use firn_model::labels::Labels;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of steps in a part: their values of one series share a cache line.
 const STEPS_PER_PART: usize = 8;
@@ -67,6 +70,8 @@ pub(crate) fn evaluate_topk(
         input: &input,
         groups: &groups,
         offsets: &offsets,
+        detects_ties: run.options.detects_range_dependence,
+        has_ties: AtomicBool::new(!by_value),
     };
     let mut chosen: Vec<Vec<u32>> = Vec::with_capacity(grid.count);
     let mut memory = account.reserve(0)?;
@@ -78,6 +83,10 @@ pub(crate) fn evaluate_topk(
         Ok(())
     };
     run_in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    if choice.has_ties.load(Ordering::Relaxed) {
+        // Which of several equal values are selected depends on the order of the series.
+        run.notes.mark_range_dependent();
+    }
     assert_eq!(
         chosen.len(),
         grid.count,
@@ -211,6 +220,10 @@ struct TopkInputs<'a> {
     input: &'a SeriesFrame,
     groups: &'a SeriesGroups,
     offsets: &'a [f64],
+    /// True if `has_ties` is needed.
+    detects_ties: bool,
+    /// True if the selection may depend on the order of the series.
+    has_ties: AtomicBool,
 }
 
 impl TopkInputs<'_> {
@@ -320,6 +333,9 @@ impl TopkInputs<'_> {
                     *bar = heap.entry_threshold(size);
                 }
             }
+        }
+        if self.detects_ties && self.find_tie(steps, &heaps, params, account)? {
+            self.has_ties.store(true, Ordering::Relaxed);
         }
         let mut chosen = vec![Vec::new(); count];
         for (place, heap) in heaps.into_iter().enumerate() {

@@ -44,6 +44,12 @@ const ANALYZE: RouteParam = param(
      `analysis`.",
 );
 
+const NO_CACHE: RouteParam = param(
+    "nocache",
+    Flag,
+    "`1`: evaluate all steps, without the results cache.",
+);
+
 const TERMS: RouteParam = param(
     "search[]",
     Texts,
@@ -127,6 +133,7 @@ pub(super) const QUERIES: &[ApiRoute] = &[
         STATS,
         EXPLAIN,
         ANALYZE,
+        NO_CACHE,
         QUERY_ID,
     ]),
     ApiRoute::new(

@@ -6,6 +6,7 @@
 
 mod rows;
 
+use super::bits::{Magnitudes, round_mean, round_sum};
 use super::histograms::{GroupHistogramRemarks, GroupHistogramResult, HistogramCells};
 use crate::eval::rows::parts::{SERIES_PER_PART, series_per_part};
 use crate::eval::rows::row::{ABSENT, StepRow, is_absent};
@@ -46,6 +47,11 @@ impl AggregateFold {
         )
     }
 
+    /// Returns whether the function is computed from a sum with compensation.
+    pub(crate) fn is_sum(self) -> bool {
+        matches!(self, AggregateFold::Sum | AggregateFold::Mean)
+    }
+
     /// Returns the number of series in a part, which are folded one after another.
     pub(crate) fn series_per_part(self, series: usize, steps: usize) -> usize {
         match self {
@@ -83,6 +89,8 @@ struct GroupSlot {
     /// The index of the first series with a value.
     first: u32,
     drops_name: bool,
+    /// Number of rows that were folded.
+    rows: u32,
     /// True if all steps certainly have a value, so that faster loops can be used.
     is_full: bool,
 }
@@ -107,6 +115,8 @@ pub(crate) struct GroupCells {
     /// The number of values, for means and variances. Empty for other functions.
     third: Vec<f64>,
     overflowed: bool,
+    /// The magnitudes of the values of sums, if they are recorded.
+    pub(crate) magnitudes: Option<Magnitudes>,
     /// The sums and means of the histograms, for functions that support them.
     histograms: HistogramCells,
 }
@@ -125,6 +135,7 @@ impl GroupCells {
             second: Vec::new(),
             third: Vec::new(),
             overflowed: false,
+            magnitudes: None,
             histograms: HistogramCells::new(match fold {
                 AggregateFold::Mean => HistogramAggregate::Mean,
                 _ => HistogramAggregate::Sum,
@@ -191,6 +202,7 @@ impl GroupCells {
             group,
             first: series,
             drops_name,
+            rows: 0,
             is_full: false,
         });
         if self.first.capacity() == 0 {
@@ -231,6 +243,10 @@ impl GroupCells {
         let slot = &mut self.slots[slot];
         let both = is_full && slot.is_full;
         slot.is_full |= is_full;
+        slot.rows += 1;
+        if let Some(magnitudes) = &mut self.magnitudes {
+            magnitudes.add_row(row);
+        }
         match self.fold {
             AggregateFold::Sum => add_row(first, &mut self.second[range], row, both),
             AggregateFold::Mean => {
@@ -271,6 +287,9 @@ impl GroupCells {
         assert_eq!(self.steps, other.steps, "steps of merged cells");
         assert_eq!(self.fold, other.fold, "functions of merged cells");
         self.overflowed |= other.overflowed;
+        if let (Some(own), Some(other)) = (&mut self.magnitudes, &other.magnitudes) {
+            own.merge(other);
+        }
         let mut histograms = std::mem::take(&mut other.histograms);
         for (from, known) in other.slots.iter().enumerate() {
             let slot = self.find_or_add_slot(known.group, known.first, known.drops_name);
@@ -282,6 +301,7 @@ impl GroupCells {
                 self.merge_cell(slot * self.steps + step, &other, from * self.steps + step);
             }
             self.slots[slot].is_full |= known.is_full;
+            self.slots[slot].rows += known.rows;
         }
         self.histograms.merge_remarks(histograms);
     }
@@ -360,11 +380,15 @@ impl GroupCells {
         self.histograms.take_remarks()
     }
 
-    /// Replaces all means by the results of `of` for each group and step.
+    /// Replaces the means whose sums are not finite by the results of `of` for their group and
+    /// step.
     pub(crate) fn set_means(&mut self, of: impl Fn(u32, usize) -> Option<f64>) {
         for (slot, known) in self.slots.iter().enumerate() {
             for step in 0..self.steps {
                 let at = slot * self.steps + step;
+                if self.first[at].is_finite() || is_absent(self.first[at]) {
+                    continue;
+                }
                 self.first[at] = of(known.group, step).unwrap_or(ABSENT);
                 self.second[at] = 0.0;
                 self.third[at] = 1.0;
@@ -372,20 +396,30 @@ impl GroupCells {
         }
     }
 
-    /// Writes the results of a slot to `out`, absent where the group has no value.
-    pub(crate) fn finish(&self, slot: usize, out: &mut Vec<f64>) {
+    /// Writes the results of a slot to `out`, absent where the group has no value. Returns false if
+    /// magnitudes are recorded and a sum or mean might have other bits in another order.
+    pub(crate) fn finish(&self, slot: usize, out: &mut Vec<f64>) -> bool {
         let slots = self.slots.len();
         assert!(slot < slots, "slot {slot} of {slots}");
         let range = slot * self.steps..(slot + 1) * self.steps;
         out.clear();
         out.extend_from_slice(&self.first[range.clone()]);
+        let bounds = self.magnitudes.as_ref();
+        let bounds = bounds.map(|magnitudes| magnitudes.bounds(self.slots[slot].rows));
+        let mut is_certain = true;
         for (value, at) in out.iter_mut().zip(range) {
             if is_absent(*value) {
                 continue;
             }
             *value = match self.fold {
-                AggregateFold::Sum => *value + self.second[at],
-                AggregateFold::Mean => *value / self.third[at] + self.second[at] / self.third[at],
+                AggregateFold::Sum => {
+                    let sum = KahanSum::new(*value, self.second[at]);
+                    round_sum(sum, bounds.as_ref(), &mut is_certain)
+                }
+                AggregateFold::Mean => {
+                    let sum = KahanSum::new(*value, self.second[at]);
+                    round_mean(sum, self.third[at], bounds.as_ref(), &mut is_certain)
+                }
                 AggregateFold::Variance { root: false } => *value / self.third[at],
                 AggregateFold::Variance { root: true } => (*value / self.third[at]).sqrt(),
                 AggregateFold::Count
@@ -394,6 +428,7 @@ impl GroupCells {
                 | AggregateFold::Max => *value,
             };
         }
+        is_certain
     }
 }
 

@@ -78,18 +78,21 @@ pub(super) fn fold_extreme(
     }
 }
 
-/// Returns the smaller value, or a number rather than NaN.
+/// Returns the smaller value, or a number rather than NaN. Of two zeros the negative one is
+/// smaller, so that the result does not depend on the order.
 pub(super) fn least(known: f64, value: f64) -> f64 {
-    if known > value || known.is_nan() {
+    let is_lower = known > value || (known == value && value.is_sign_negative());
+    if is_lower || known.is_nan() {
         value
     } else {
         known
     }
 }
 
-/// Returns the larger value, or a number rather than NaN.
+/// Returns the larger value, or a number rather than NaN. Of two zeros the positive one is larger.
 pub(super) fn greatest(known: f64, value: f64) -> f64 {
-    if known < value || known.is_nan() {
+    let is_higher = known < value || (known == value && value.is_sign_positive());
+    if is_higher || known.is_nan() {
         value
     } else {
         known
