@@ -24,16 +24,19 @@ BENCH    ?= --short
 # build. Cargo.toml sets the lints.
 LINTED    = RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
 
-.PHONY: help run build dist package test format compile check inside outside interleavings bench soak figures fuzz \
-	conformance answers install cluster target/release/firn target/debug/firn
+.PHONY: help run build ui dist package test format compile check inside outside page budgets interleavings bench soak \
+	figures fuzz conformance answers install cluster target/release/firn target/debug/firn
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
 	@echo "make cluster      build Firn and start three nodes on a bucket, with a load (BUCKET=s3: over versitygw)"
+	@echo "make ui           build the web page into ui/dist, which the binary contains (needs Node 20.19 or later)"
 	@echo "make dist         build the binary that packages ship: slower to build, 2 to 8 % faster queries"
 	@echo "make package      build a Debian package and a tarball of that binary in $(PACKAGES)"
 	@echo "make test         install what the tests need and run everything"
 	@echo "make check        run formatting checks, lints, tests and PromQL scripts, without installing anything"
+	@echo "make page         check the web page, compare ui/dist with its sources, and run the page in Chromium"
+	@echo "make budgets      measure the web page in Chromium against its budgets, on a quiet machine"
 	@echo "make interleavings  test thread schedules of the store by seed"
 	@echo "make bench        measure Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules,"
 	@echo "                  --reads, --create, --ablation, --cluster, --doors or --scrape)"
@@ -54,6 +57,26 @@ cluster: $(FIRN)
 
 build:
 	$(CARGO) build --release --locked -p firn-firn
+
+# The page's files are in the repository, so that building Firn needs no Node.
+ui:
+	sh tests/install/node.sh
+	npm --prefix ui ci
+	npm --prefix ui run build
+
+# Another build must have the same bytes as the files in the repository.
+page: target/debug/firn
+	sh tests/install/node.sh
+	npm --prefix ui ci
+	npm --prefix ui run check
+	npm --prefix ui test
+	npm --prefix ui run build -- --outDir ../target/page --emptyOutDir
+	diff --recursive ui/dist target/page || { echo "ui/dist is not what its sources build: run make ui" >&2; exit 1; }
+	npm --prefix ui run browser
+
+budgets: target/debug/firn
+	npm --prefix ui ci
+	npm --prefix ui run budgets
 
 install:
 	sh tests/install/debian.sh
@@ -83,7 +106,7 @@ outside: compile
 interleavings: compile
 	$(LINTED) test -p firn-storage --features shuttle --lib --locked interleavings
 
-test: install check
+test: install check page
 
 # Only these builds embed the commit. Other builds do not, so that a commit recompiles nothing.
 dist bench: export FIRN_REVISION ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)

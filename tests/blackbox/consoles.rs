@@ -306,7 +306,7 @@ fn pages_of_the_operator_are_below_the_prefix_and_linked() {
     let page = text(&consoles.get("/f/query", &[]));
     assert!(page.contains("<title>a &amp; &lt;b&gt;</title>"), "{page}");
     assert!(
-        page.contains("<a href=\"consoles/index.html\">Consoles</a>"),
+        page.contains("<meta name=\"firn:consoles\" content=\"consoles/index.html\">"),
         "{page}"
     );
 }
@@ -317,7 +317,7 @@ fn server_without_folders_has_no_pages_of_the_operator() {
     let server = Server::start(folder.path(), &[]);
     let page = Ask::get("/query").send(&server.address);
     assert!(text(&page).contains("<title>Firn</title>"));
-    assert!(!text(&page).contains("Consoles"));
+    assert!(text(&page).contains("<meta name=\"firn:consoles\" content=\"\">"));
     for (path, want) in [
         ("/user/", "404 page not found\n"),
         ("/user/a", "404 page not found\n"),

@@ -71,7 +71,7 @@ fn text(reply: &Reply) -> String {
 }
 
 /// Tokens with different scopes.
-const TOKENS: &str = "firn:\n  access:\n    tokens:\n    \
+const TOKENS: &str = "firn:\n  access:\n    page: closed\n    tokens:\n    \
     - {name: reader, token: token-of-the-reader, scopes: [read]}\n    \
     - {name: writer, token_file: DIR/writer, scopes: [write]}\n    \
     - {name: ruler, token_sha256: SHA, scopes: [rules]}\n    \
@@ -200,6 +200,78 @@ fn request_without_credentials_hears_nothing_but_401() {
     }
     let http = locked.server.http();
     assert_eq!(http.get("/api/v1/labels").status, 401);
+}
+
+#[test]
+fn page_without_data_needs_no_credentials_where_it_can_ask_for_a_token() {
+    let config = TOKENS.replace("SHA", RULER_SHA);
+    let config = config.replace("page: closed", "page: public");
+    let folder = tempfile::tempdir().unwrap();
+    file(folder.path(), "writer", "token-of-the-writer\n");
+    let web = format!("basic_auth_users: {{alice: {ALICE}}}\n");
+    let locked = Locked::start(folder, &web, &config, &["--web.route-prefix=/f"]);
+    let script = text(&locked.ask("GET", "/f/query", &[]));
+    let script = script.split("src=\"./").nth(1).unwrap();
+    let script = format!("/f/{}", script.split('"').next().unwrap());
+    for (method, path, status) in [
+        ("GET", "/", 302),
+        ("GET", "/f", 302),
+        ("GET", "/f/", 200),
+        ("HEAD", "/f/", 200),
+        ("GET", "/f/targets", 200),
+        ("GET", "/f/favicon.svg", 200),
+        ("GET", &script, 200),
+        ("GET", "/f/assets/none.js", 404),
+        ("POST", "/f/", 401),
+        ("GET", "/query", 401),
+        ("GET", "/f/assets/", 401),
+        ("GET", "/f/assets/a/b", 401),
+        ("GET", "/f/assets/../metrics", 401),
+        ("GET", "/f/metrics", 401),
+        ("GET", "/f/consoles/index.html", 401),
+        ("GET", "/f/user/", 401),
+        ("GET", "/f/api/v1/status/access", 401),
+        ("GET", "/f/api/v1/status/buildinfo", 401),
+    ] {
+        let reply = locked.ask(method, path, &[]);
+        assert_eq!(reply.status, status, "{method} {path}");
+    }
+}
+
+#[test]
+fn credential_reads_what_it_may_do() {
+    let locked = with_tokens(&[]);
+    let cases = [
+        (
+            ROOT,
+            r#"{"name":"token \"root\"","scopes":["read","write","rules","admin"],"match":[],"#,
+        ),
+        (
+            RULER,
+            r#"{"name":"token \"ruler\"","scopes":["rules"],"match":[],"#,
+        ),
+        (
+            PART,
+            r#"{"name":"token \"part\"","scopes":["read"],"match":["team=\"a\""],"#,
+        ),
+        (
+            ALICE_BASIC,
+            r#"{"name":"user \"alice\"","scopes":["read","admin"],"match":[],"#,
+        ),
+    ];
+    for (header, expected) in cases {
+        let reply = text(&locked.ask("GET", "/api/v1/status/access", &[header]));
+        assert!(reply.contains(expected), "{header}: {reply}");
+        assert!(
+            reply.contains(r#""tenants":[],"multitenancy":false}"#),
+            "{reply}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let reply = Ask::get("/api/v1/status/access").send(&server.address);
+    let expected = r#"{"name":"","scopes":["read","write","rules","admin"],"match":[]"#;
+    assert!(text(&reply).contains(expected), "{}", text(&reply));
 }
 
 #[test]

@@ -7,6 +7,8 @@
 # these tests are skipped.
 set -eu
 
+sh "$(dirname "$0")/node.sh"
+
 # build VARIABLE PROGRAM MODULE@VERSION: builds a program in Go unless it exists or the variable is empty.
 build() {
     built=${XDG_CACHE_HOME:-$HOME/.cache}/firn/$2
@@ -26,7 +28,7 @@ build "${FIRN_BUILD_HELM:-}" helm helm.sh/helm/v3/cmd/helm@v3.20.2
 build "${FIRN_BUILD_VERSITYGW:-}" versitygw github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 # program:package
-needs="prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter chromium:chromium chromedriver:chromium-driver"
+needs="prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter chromium:chromium"
 # The tests of packages: a package's scripts, debug information, a network of the test's own, units.
 needs="$needs adduser:adduser objcopy:binutils ip:iproute2 systemd-analyze:systemd deb-systemd-helper:init-system-helpers"
 

@@ -4,6 +4,7 @@
 //! Paths, parameters, fields and messages are Prometheus's; a test compares them with recorded
 //! responses.
 
+pub(crate) mod access;
 pub(crate) mod admin;
 pub(crate) mod alertmanagers;
 mod answer;

@@ -238,6 +238,9 @@ pub struct WebSettings {
     pub write_versions: Vec<RemoteWriteVersion>,
     /// Value of `--web.page-title`: the title of the web UI.
     pub page_title: String,
+    /// Value of `--web.page-dir`: a folder with the files of the web UI, in place of the embedded
+    /// ones.
+    pub page_dir: Option<PathBuf>,
     /// Value of `--web.user-assets`: the folder that is served at `/user`.
     pub user_assets: Option<PathBuf>,
     /// Value of `--web.console.templates`: the folder of the templates for `/consoles`.
@@ -254,6 +257,7 @@ impl Default for WebSettings {
             cors_origin: None,
             write_versions: RemoteWriteVersion::ALL.to_vec(),
             page_title: "Firn".to_owned(),
+            page_dir: None,
             user_assets: None,
             console_templates: "consoles".into(),
             console_libraries: "console_libraries".into(),

@@ -273,18 +273,24 @@ async fn page_is_served_under_a_strict_policy() {
         "/agent",
         "/tsdb-status",
         "/cluster",
+        "/queries",
         "/config",
         "/flags",
-        "/assets/app.js",
         "/favicon.svg",
+        "/LICENSES.txt",
     ] {
         let reply = send(&fixture, get(path)).await;
         assert_eq!(reply.status, 200, "{path}");
         let policy = reply.header("content-security-policy");
         assert!(
-            policy.starts_with("default-src 'none'; script-src 'self';"),
+            policy.starts_with("default-src 'none'; script-src 'self'; worker-src 'self';"),
             "{path}"
         );
+        assert!(
+            !policy.contains("unsafe") && !policy.contains("data:"),
+            "{policy}"
+        );
+        assert_eq!(reply.header("cache-control"), "no-cache", "{path}");
         let again = Request::get(path).header("if-none-match", reply.header("etag"));
         let again = send(&fixture, again.body(Body::empty()).unwrap()).await;
         assert_eq!((again.status, again.body.as_str()), (304, ""), "{path}");
@@ -292,39 +298,67 @@ async fn page_is_served_under_a_strict_policy() {
     assert_eq!(send(&fixture, get("/assets/none.js")).await.status, 404);
 }
 
+/// Returns the parts of a text in double quotes, backquotes or single quotes that start with `./`.
+fn named_files(text: &str) -> Vec<String> {
+    let parts = text.split(['"', '`', '\'']);
+    let names = parts.filter_map(|part| part.strip_prefix("./"));
+    names
+        .filter(|name| name.ends_with(".js") || name.ends_with(".css"))
+        .map(str::to_owned)
+        .collect()
+}
+
 #[tokio::test]
-async fn page_names_only_files_that_are_served() {
+async fn page_names_only_files_that_are_served_forever() {
     let fixture = Fixture::ready(|_| {});
-    let mut names: Vec<String> = vec!["assets/app.js".into()];
     let index = send(&fixture, get("/")).await.body;
-    let quoted = |text: &str| -> Vec<String> {
-        text.split('"')
-            .skip(1)
-            .step_by(2)
-            .map(str::to_owned)
-            .collect()
-    };
-    names.extend(
-        quoted(&index)
-            .into_iter()
-            .filter(|n| n.starts_with("assets/")),
-    );
+    let mut names = named_files(&index);
     let mut next = 0;
     while let Some(name) = names.get(next).cloned() {
         next += 1;
         let reply = send(&fixture, get(&format!("/{name}"))).await;
         assert_eq!(reply.status, 200, "{name}");
-        for imported in quoted(&reply.body)
-            .into_iter()
-            .filter(|n| n.starts_with("./"))
-        {
-            let path = imported.replacen("./", "assets/", 1);
-            if path.ends_with(".js") && !names.contains(&path) {
+        let caching = reply.header("cache-control");
+        assert_eq!(caching, "public, max-age=31536000, immutable", "{name}");
+        // Scripts name others relative to themselves, and styles relative to the root.
+        for other in named_files(&reply.body) {
+            let path = format!("assets/{}", other.trim_start_matches("assets/"));
+            if !names.contains(&path) {
                 names.push(path);
             }
         }
     }
-    assert!(names.len() >= 8, "{names:?}");
+    assert!(names.len() >= 10, "{names:?}");
+    let packed = Request::get(format!("/{}", names[0])).header("accept-encoding", "br, gzip");
+    let packed = send(&fixture, packed.body(Body::empty()).unwrap()).await;
+    assert_eq!(packed.header("content-encoding"), "gzip");
+}
+
+#[tokio::test]
+async fn page_of_a_folder_replaces_the_embedded_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("assets")).unwrap();
+    file(
+        "index.html",
+        "<title>Firn</title><script src=\"./assets/a.js\">",
+    );
+    file("assets/a.js", "one");
+    let fixture = Fixture::ready(|parts| {
+        parts.web.page_dir = Some(folder.path().to_path_buf());
+        parts.web.page_title = "\"<b>\"".into();
+    });
+    let index = send(&fixture, get("/flags")).await.body;
+    assert!(
+        index.ends_with("<title>&quot;&lt;b&gt;&quot;</title><script src=\"./assets/a.js\">"),
+        "{index}"
+    );
+    assert_eq!(send(&fixture, get("/assets/a.js")).await.body, "one");
+    file("assets/a.js", "two");
+    assert_eq!(send(&fixture, get("/assets/a.js")).await.body, "two");
+    for path in ["/assets/b.js", "/assets/..", "/assets/..%2findex.html"] {
+        assert_eq!(send(&fixture, get(path)).await.status, 404, "{path}");
+    }
 }
 
 #[tokio::test]

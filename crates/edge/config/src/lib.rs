@@ -89,6 +89,8 @@ pub struct Settings {
     /// `--web.cors.origin`: origins from which browsers may send requests, as an anchored regex.
     /// Empty means none.
     pub cors_origin: String,
+    /// `--web.page-dir`: folder with the files of the web interface, in place of the embedded ones.
+    pub page_dir: Option<PathBuf>,
     /// `--web.user-assets`: folder of static files to serve under `/user`, if any.
     pub user_assets: Option<PathBuf>,
     /// `--web.console.templates`: folder of the console templates that render pages.

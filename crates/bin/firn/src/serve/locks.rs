@@ -319,6 +319,8 @@ fn rules(web: Option<&WebConfig>, access: &AccessSettings) -> Result<AccessRules
         }
     }
     rules.tokens = tokens(access)?;
+    // Without tokens the browser asks for the password of a user by itself.
+    rules.is_page_public = !rules.tokens.is_empty() && !access.is_page_closed;
     Ok(rules)
 }
 

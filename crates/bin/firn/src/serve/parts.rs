@@ -229,6 +229,7 @@ fn web_settings(settings: &Settings) -> Result<WebSettings, AppPartsError> {
         cors_origin,
         write_versions: settings.write_versions.clone(),
         page_title: settings.page_title.clone(),
+        page_dir: settings.page_dir.clone(),
         user_assets: settings.user_assets.clone(),
         console_templates: settings.console_templates.clone(),
         console_libraries: settings.console_libraries.clone(),

@@ -41,6 +41,9 @@ pub struct AccessRules {
     /// Bearer tokens by their [`token_digest`], so that the time of a look-up reveals nothing about
     /// valid tokens.
     pub tokens: HashMap<[u8; 32], Arc<AccessGrant>>,
+    /// True if the files of the web page, which contain no data, need no credentials. A browser
+    /// cannot send a token before the page asks for it.
+    pub is_page_public: bool,
 }
 
 impl AccessRules {

@@ -1,112 +1,81 @@
-//! The web UI: files embedded in the binary, served with a strict content security policy. The
-//! operator can set the page title and add a link.
+//! The web page: one document for all of its paths, and its files, served with a strict content
+//! security policy. The operator can set the title and add a link.
+//!
+//! The document and the files contain no data, so that they are served without credentials if
+//! tokens are configured: the page itself then asks for a token.
+
+mod files;
 
 use crate::app::ServerApp;
 use crate::http::failure::{ApiFailure, FailureCause};
-use crate::parts::WebSettings;
+use crate::parts::{AppParts, WebSettings};
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use files::PageContent;
 use firn_model::error::ErrorKind;
-use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::path::Path;
 use tokio::task::spawn_blocking;
 
-struct WebAsset {
-    name: &'static str,
-    content_type: &'static str,
-    text: &'static str,
-}
-
-const INDEX: WebAsset = WebAsset {
-    name: "index.html",
-    content_type: "text/html; charset=utf-8",
-    text: include_str!("../../../../../ui/index.html"),
-};
-
-const ASSETS: [WebAsset; 10] = [
-    WebAsset {
-        name: "style.css",
-        content_type: "text/css; charset=utf-8",
-        text: include_str!("../../../../../ui/style.css"),
-    },
-    WebAsset {
-        name: "api.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("../../../../../ui/api.js"),
-    },
-    WebAsset {
-        name: "app.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("../../../../../ui/app.js"),
-    },
-    WebAsset {
-        name: "completion.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("../../../../../ui/completion.js"),
-    },
-    WebAsset {
-        name: "dashboard.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("../../../../../ui/dashboard.js"),
-    },
-    WebAsset {
-        name: "format.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("../../../../../ui/format.js"),
-    },
-    WebAsset {
-        name: "graph.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("../../../../../ui/graph.js"),
-    },
-    WebAsset {
-        name: "panel.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("../../../../../ui/panel.js"),
-    },
-    WebAsset {
-        name: "views.js",
-        content_type: "text/javascript; charset=utf-8",
-        text: include_str!("../../../../../ui/views.js"),
-    },
-    WebAsset {
-        name: "favicon.svg",
-        content_type: "image/svg+xml",
-        text: include_str!("../../../../../ui/favicon.svg"),
-    },
-];
-
-/// Content security policy: scripts, styles and requests only from this server, no inline code and
-/// no framing.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
-                      frame-ancestors 'none'";
+/// Content security policy: scripts, workers, styles and requests only from this server, no inline
+/// code and no framing.
+const POLICY: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; \
+                      style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";
 
 /// Title in the file, which the configured one replaces. The scripts read the name from it.
 const TITLE: &str = "<title>Firn</title>";
 
-/// Link before which further links are inserted: to the page of the cluster, and to the operator's
-/// own page.
-const LAST_LINK: &str = r#"<a href="metrics">"#;
+/// Names of files in the folder of hashed names, whose content never changes.
+const HASHED: &str = "assets/";
 
-/// Returns the main page with the configured title and links. All paths of the UI return the same
-/// document; the script distinguishes them.
+/// Browsers revalidate each time and usually get an empty 304, so an upgrade is visible
+/// immediately.
+const REVALIDATE: &str = "no-cache";
+
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+
+/// Returns the document of the page with the configured title, for all of its paths; the script
+/// distinguishes them.
 pub(crate) async fn index(app: ServerApp, request: Request) -> Response {
-    let web = app.parts.web.clone();
-    let own = spawn_blocking(move || own_page(&web)).await;
-    let of_cluster = app.parts.cluster.as_ref().map(|_| ("cluster", "Cluster"));
-    let of_operator = own.ok().flatten().map(|path| (path, "Consoles"));
-    let added = of_cluster.into_iter().chain(of_operator);
-    let mut link: String = added
-        .map(|(path, name)| format!("<a href=\"{path}\">{name}</a>\n      "))
-        .collect();
-    link.push_str(LAST_LINK);
-    let title = format!("<title>{}</title>", escaped(&app.parts.web.page_title));
-    let text = INDEX.text.replace(TITLE, &title).replace(LAST_LINK, &link);
-    serve(INDEX.content_type, text.into(), &request)
+    let path = request.uri().path().to_owned();
+    let text = spawn_blocking(move || document(&app.parts, &path)).await;
+    match text.map_err(io::Error::other).and_then(|text| text) {
+        Ok(text) => {
+            let content = PageContent {
+                bytes: text.into_bytes().into(),
+                is_gzip: false,
+            };
+            serve(content, "index.html", REVALIDATE, request.headers())
+        }
+        Err(error) => ApiFailure::internal(format!("index.html: {error}")).into_plain(),
+    }
+}
+
+/// Returns the document for a path below the route prefix. Blocks.
+fn document(parts: &AppParts, path: &str) -> io::Result<String> {
+    let web = &parts.web;
+    let text = files::index(web.page_dir.as_deref())?;
+    let meta = |name, content: &str| {
+        let content = escaped(content);
+        format!("<meta name=\"firn:{name}\" content=\"{content}\">\n  ")
+    };
+    let mode = if parts.is_agent { "agent" } else { "server" };
+    let cluster = parts.cluster.as_ref().map_or("", |_| "node");
+    let head = meta("mode", mode)
+        + &meta("cluster", cluster)
+        + &meta("consoles", own_page(web).unwrap_or_default())
+        + &format!("<title>{}</title>", escaped(&web.page_title));
+    // Links in the document are relative to the root, so that a proxy may add or remove a prefix.
+    let depth = path.matches('/').count().saturating_sub(1);
+    let text = text.replacen(TITLE, &head, 1);
+    Ok(match depth {
+        0 => text,
+        _ => text.replace("\"./", &format!("\"{}", "../".repeat(depth))),
+    })
 }
 
 /// Returns the path of the operator's own start page; `None` if there is none.
@@ -120,48 +89,87 @@ fn own_page(web: &WebSettings) -> Option<&'static str> {
     }
 }
 
-/// Escapes `text` for the content of an HTML element; not for attributes.
+/// Escapes `text` for the content of an HTML element or a quoted attribute.
 fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;");
+    let text = text.replace('&', "&amp;").replace('"', "&quot;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Returns an embedded file by the last segment of its path, or 404.
-pub(crate) async fn asset(_app: ServerApp, request: Request) -> Response {
-    let name = request.uri().path().rsplit('/').next().unwrap_or_default();
-    match ASSETS.iter().find(|asset| asset.name == name) {
-        Some(asset) => serve(asset.content_type, asset.text.into(), &request),
-        None => {
-            let cause = FailureCause::Request(ErrorKind::NotFound);
-            ApiFailure::new(cause, "404 page not found").into_plain()
-        }
+/// Returns a file of the page by its path, or 404.
+pub(crate) async fn asset(app: ServerApp, request: Request) -> Response {
+    let path = request.uri().path().trim_start_matches('/').to_owned();
+    if let Some(folder) = app.parts.web.page_dir.clone() {
+        return from_folder(&folder, path, request.headers()).await;
+    }
+    let Some(file) = files::embedded(&path) else {
+        return not_found();
+    };
+    let caching = if path.starts_with(HASHED) {
+        IMMUTABLE
+    } else {
+        REVALIDATE
+    };
+    match file.content(accepts_gzip(request.headers())) {
+        Ok(content) => serve(content, &path, caching, request.headers()),
+        Err(error) => ApiFailure::internal(format!("{path}: {error}")).into_plain(),
     }
 }
 
-fn serve(content_type: &'static str, text: Cow<'static, str>, request: &Request) -> Response {
-    let etag = etag(&text);
-    let known = request.headers().get(header::IF_NONE_MATCH);
+/// Returns a file of the folder that replaces the embedded files. The path has no `..`, because
+/// routes match its segments.
+async fn from_folder(folder: &Path, path: String, headers: &HeaderMap) -> Response {
+    let file = folder.join(&path);
+    let Ok(Ok(bytes)) = spawn_blocking(move || std::fs::read(file)).await else {
+        return not_found();
+    };
+    let content = PageContent {
+        bytes: bytes.into(),
+        is_gzip: false,
+    };
+    serve(content, &path, REVALIDATE, headers)
+}
+
+fn not_found() -> Response {
+    let cause = FailureCause::Request(ErrorKind::NotFound);
+    ApiFailure::new(cause, "404 page not found").into_plain()
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT_ENCODING);
+    let accepted = accepted.and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|names| {
+        names
+            .split(',')
+            .any(|name| name.trim().split(';').next() == Some("gzip"))
+    })
+}
+
+/// Returns the response with `content`, or 304 if the client has it.
+fn serve(
+    content: PageContent,
+    path: &str,
+    caching: &'static str,
+    request_headers: &HeaderMap,
+) -> Response {
+    let etag = etag(&content.bytes);
+    let known = request_headers.get(header::IF_NONE_MATCH);
     let is_fresh = known.is_some_and(|known| known.as_bytes() == etag.as_bytes());
-    let mut response = Response::new(if is_fresh {
-        Body::empty()
-    } else {
-        Body::from(text)
-    });
+    let mut response = Response::new(Body::empty());
     if is_fresh {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        *response.body_mut() = Body::from(content.bytes.into_owned());
     }
     let headers = response.headers_mut();
-    let fixed = [
-        (header::CONTENT_TYPE, content_type),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        // Browsers revalidate each time and usually get an empty 304, so an upgrade is visible
-        // immediately.
-        (header::CACHE_CONTROL, "no-cache"),
-    ];
-    for (name, value) in fixed {
-        headers.insert(name, HeaderValue::from_static(value));
+    let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
+    set(header::CONTENT_TYPE, files::media_type(path));
+    set(header::CONTENT_SECURITY_POLICY, POLICY);
+    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(header::REFERRER_POLICY, "no-referrer");
+    set(header::CACHE_CONTROL, caching);
+    set(header::VARY, "Accept-Encoding");
+    if content.is_gzip && !is_fresh {
+        set(header::CONTENT_ENCODING, "gzip");
     }
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         headers.insert(header::ETAG, etag);
@@ -169,8 +177,8 @@ fn serve(content_type: &'static str, text: Cow<'static, str>, request: &Request)
     response
 }
 
-fn etag(text: &str) -> String {
+fn etag(bytes: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
+    bytes.hash(&mut hasher);
     format!("\"{:016x}\"", hasher.finish())
 }

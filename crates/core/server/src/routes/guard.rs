@@ -2,8 +2,10 @@
 //! response.
 //!
 //! Invariant: without credentials every request is answered with 401, independent of its method and
-//! whether its path exists.
+//! whether its path exists. The only exception is the web page, whose files contain no data: it
+//! asks for a token itself.
 
+use super::table::pages::is_of_page;
 use crate::access::{enter, too_many};
 use crate::app::ServerApp;
 use crate::http::failure::{ApiFailure, FailureCause};
@@ -12,7 +14,7 @@ use crate::http::watched_body::{BodyObserver, ObservedBody};
 use crate::metrics::ServerEndpoint;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use firn_model::access::AccessGrant;
@@ -35,7 +37,13 @@ pub(super) async fn guard(
         // As in upstream, the configured headers are not added.
         return counted(&app, too_many()).await;
     }
-    let mut response = match enter(&app.access, &rules, request.headers(), &app.metrics).await {
+    let is_public = rules.is_page_public && is_page(&app, &request);
+    let entered = if is_public {
+        Ok(None)
+    } else {
+        enter(&app.access, &rules, request.headers(), &app.metrics).await
+    };
+    let mut response = match entered {
         Ok(None) => answer(&app, request, next).await,
         Ok(Some(grant)) => match choose_tenant(&app, &grant, request.headers_mut()) {
             Ok(()) => {
@@ -53,6 +61,15 @@ pub(super) async fn guard(
         response.headers_mut().insert(name, value.clone());
     }
     response
+}
+
+/// Returns whether the request reads a page or file of the web UI, or is redirected there.
+fn is_page(app: &ServerApp, request: &Request) -> bool {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let (path, prefix) = (request.uri().path(), &app.parts.web.route_prefix);
+    let is_redirected = !prefix.is_empty() && (path == "/" || path == prefix);
+    let is_there = path.strip_prefix(&**prefix).is_some_and(is_of_page);
+    is_read && (is_redirected || is_there)
 }
 
 /// Processes a request within a span, if its trace is sampled. The span ends with the last byte of

@@ -4,7 +4,7 @@
 mod cardinality;
 mod cells;
 mod operations;
-mod pages;
+pub(super) mod pages;
 mod profiles;
 mod queries;
 mod rules;
@@ -16,7 +16,7 @@ use super::route::{
 };
 use crate::access::ResponseVisibility;
 use crate::api::{
-    admin, alertmanagers, blocks, cluster, deletion, discards, features, import, metadata,
+    access, admin, alertmanagers, blocks, cluster, deletion, discards, features, import, metadata,
     notifications, otlp, self_metrics, status, targets, write,
 };
 use crate::metrics::ServerEndpoint;
@@ -208,6 +208,13 @@ const TARGETS: &[ApiRoute] = &[
 ];
 
 const STATUS: &[ApiRoute] = &[
+    ApiRoute::new(
+        "/status/access",
+        open(GET, ServerEndpoint::Status),
+        |m| plain(m, access::access),
+        "Returns the permissions of the credential: `name`, `scopes`, `match` and `tenants`. Works \
+         during the start.",
+    ),
     ApiRoute::new(
         "/status/buildinfo",
         open(GET, ServerEndpoint::Status),

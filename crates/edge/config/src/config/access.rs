@@ -1,7 +1,7 @@
 //! The section `firn.access`: bearer tokens, and the grants of tokens and of the users in the web
 //! config.
 
-use ConfigValueShape::{List, Map, Secret, Section, Text};
+use ConfigValueShape::{Choice, List, Map, Secret, Section, Text};
 use firn_config_schema::schema::{ConfigKey, ConfigValueShape, TEXTS, key};
 use firn_config_schema::section::ConfigSection;
 use firn_model::access::{AccessGrant, AccessScope};
@@ -23,6 +23,11 @@ pub const KEYS: &[ConfigKey] = &[
         "Bearer tokens, see [security.md](security.md). If the list is not empty, every request \
          needs credentials. A config reload applies changes; Firn reloads a `token_file` when it \
          changes.",
+    ),
+    key("page", Choice(&["public", "closed"])).explained(
+        "public",
+        "With `public` and tokens, the files of the web page, which contain no data, need no \
+         credentials, and the page asks for a token. With `closed` they need credentials.",
     ),
     key("users", Map(&Section(&[GRANT]))).explained(
         "{}",
@@ -81,6 +86,8 @@ pub struct AccessSettings {
     pub tokens: Vec<BearerTokenSettings>,
     /// `users`: permissions of users in the web config, by user name.
     pub users: Vec<(String, Arc<AccessGrant>)>,
+    /// `page`: whether the files of the web page need credentials although tokens are configured.
+    pub is_page_closed: bool,
 }
 
 /// Reads the section.
@@ -99,6 +106,7 @@ pub fn access(
             grant: Arc::new(grant(token, name, is_multitenant)?),
         });
     }
+    settings.is_page_closed = section.text_if_set("page") == Some("closed");
     for (user, granted) in section.named_sections("users") {
         let name = format!("user {user:?}");
         let grant = grant(granted, name, is_multitenant)?;

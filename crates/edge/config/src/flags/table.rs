@@ -149,6 +149,17 @@ pub const FLAGS: &[Flag] = &[
         "Path prefix of all routes. Defaults to the path of --web.external-url.",
     ),
     flag(
+        "web.page-dir",
+        "DIR",
+        "",
+        |s, v| {
+            s.page_dir = (!v.is_empty()).then(|| v.into());
+            Ok(())
+        },
+        "Folder with the files of the web interface, for work on it. Defaults to the files in the \
+         binary.",
+    ),
+    flag(
         "web.user-assets",
         "DIR",
         "",

@@ -25,25 +25,36 @@ pub(super) const OWN: &[ApiRoute] = &[
     page_at("/alertmanager-discovery", "Discovered Alertmanagers."),
     page_at("/status", "Version and runtime information."),
     page_at("/agent", "The same page, at the path of Prometheus agents."),
-    page_at("/tsdb-status", "Statistics of the head."),
+    page_at("/tsdb-status", "Head, log and blocks of the store."),
+    page_at("/queries", "Running queries, and the most expensive ones."),
     page_at("/cluster", "Nodes and partitions of the cluster."),
     page_at("/config", "The active configuration."),
     page_at("/flags", "The flags and their values."),
-    ApiRoute::new(
-        "/favicon.svg",
-        open(GET, ServerEndpoint::Page),
-        |m| plain(m, page::asset),
-        "Icon.",
-    )
-    .answers("image/svg+xml"),
-    ApiRoute::new(
-        "/assets/{name}",
-        open(GET, ServerEndpoint::Page),
-        |m| plain(m, page::asset),
-        "Scripts and styles of the web interface.",
-    )
-    .answers(TEXT),
+    file_at("/favicon.svg", "Icon.").answers("image/svg+xml"),
+    file_at("/LICENSES.txt", "Licenses of the libraries in the scripts."),
+    file_at(ASSET, "Scripts and styles of the web interface."),
 ];
+
+/// Path of the files with hashed names.
+const ASSET: &str = "/assets/{name}";
+
+/// Returns a route of a file of the web UI.
+const fn file_at(path: &'static str, doc: &'static str) -> ApiRoute {
+    let mount = open(GET, ServerEndpoint::Page);
+    ApiRoute::new(path, mount, |m| plain(m, page::asset), doc).answers(TEXT)
+}
+
+/// Returns whether `path` (without the route prefix) is a page or a file of the web UI, which
+/// contain no data.
+pub(in crate::routes) fn is_of_page(path: &str) -> bool {
+    let is_same = |route: &ApiRoute| match route.path.split_once("{name}") {
+        Some((folder, _)) => path
+            .strip_prefix(folder)
+            .is_some_and(|name| !name.is_empty() && !name.contains('/')),
+        None => route.path == path,
+    };
+    OWN.iter().any(is_same)
+}
 
 const fn console_at(path: &'static str, doc: &'static str) -> ApiRoute {
     let mount = mount_data(GET, ServerEndpoint::Consoles);

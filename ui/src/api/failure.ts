@@ -1,0 +1,55 @@
+// Failed requests by what the page can do about them.
+
+export type Failure =
+  // The request itself is wrong, or its evaluation failed: Prometheus's error type and text.
+  | { kind: "refused"; status: number; errorType: string; message: string }
+  // Credentials are missing or wrong.
+  | { kind: "sign-in"; message: string }
+  // The credential lacks a scope, or may see only some series.
+  | { kind: "forbidden"; message: string }
+  // Full or busy; trying again later may help.
+  | { kind: "busy"; status: number; message: string; retryAfter: number }
+  // The server replays its log.
+  | { kind: "starting"; isStopping: boolean }
+  // Something between the page and Firn answered, or an answer is not what Firn sends.
+  | { kind: "foreign"; status: number; text: string }
+  // No answer at all.
+  | { kind: "network"; message: string }
+  // The page gave up the request.
+  | { kind: "cancelled" };
+
+const RETRY_AFTER_SECONDS = 5;
+const FOREIGN_TEXT_MAX = 4000;
+
+// The failure in a response that is not a success. `text` is its body.
+export function failureOf(status: number, headers: Headers, text: string): Failure {
+  const stopping = headers.get("x-prometheus-stopping");
+  if (status === 503 && stopping !== null) return { kind: "starting", isStopping: stopping === "true" };
+  const document = errorDocument(text);
+  const isPlain = (headers.get("content-type") ?? "").startsWith("text/plain");
+  const message = document?.error ?? (isPlain ? text.trim() : "");
+  if (status === 401) return { kind: "sign-in", message };
+  if (message === "") return { kind: "foreign", status, text: text.slice(0, FOREIGN_TEXT_MAX) };
+  if (status === 403) return { kind: "forbidden", message };
+  const isBusy = status === 429 || (status === 503 && document?.errorType !== "canceled");
+  if (isBusy) return { kind: "busy", status, message, retryAfter: secondsOf(headers.get("retry-after")) };
+  // Only the API answers in JSON; other texts come from proxies, or from a path that Firn lacks.
+  if (!document) return { kind: "foreign", status, text: text.slice(0, FOREIGN_TEXT_MAX) };
+  return { kind: "refused", status, errorType: document.errorType, message };
+}
+
+function errorDocument(text: string): { errorType: string; error: string } | undefined {
+  if (!text.startsWith("{")) return undefined;
+  try {
+    const { error, errorType } = JSON.parse(text) as Record<string, unknown>;
+    if (typeof error !== "string") return undefined;
+    return { error, errorType: typeof errorType === "string" ? errorType : "unknown" };
+  } catch {
+    return undefined;
+  }
+}
+
+function secondsOf(header: string | null): number {
+  const seconds = Number(header);
+  return header !== null && Number.isFinite(seconds) && seconds > 0 ? seconds : RETRY_AFTER_SECONDS;
+}

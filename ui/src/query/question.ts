@@ -1,0 +1,44 @@
+// What a panel asks the server for.
+
+import { parseDuration } from "../format/duration";
+import { parseUtc } from "../format/time";
+import { ASKED_MAX } from "../graph/many";
+import { automaticStep, stepOf, type PanelState, type View } from "./panels";
+import type { Kind, Question } from "./run.svelte";
+import { rawExpression } from "./selectors";
+
+// Rows of a table, and series of raw samples, that are asked for at most.
+const ROWS_MAX = 10_000;
+const RAW_SERIES_MAX = 100;
+
+export interface PageTime {
+  // Seconds.
+  range: number;
+  // Milliseconds; undefined for now.
+  end: number | undefined;
+}
+
+// The time of a panel: its own, or that of the page.
+export function timeOf(panel: PanelState, page: PageTime): PageTime {
+  if (panel.own === undefined) return page;
+  const range = parseDuration(panel.own.range) || page.range;
+  return { range, end: panel.own.end === "" ? undefined : parseUtc(panel.own.end) };
+}
+
+export const kindOf = (view: View): Kind => (view === "table" || view === "raw" || view === "json" ? "instant" : "range");
+
+// The question of a panel now; undefined if there is nothing to ask, or the step is no duration.
+export function questionOf(panel: PanelState, page: PageTime, nowMs: number): Question | undefined {
+  const expr = panel.expr.trim();
+  const chosen = stepOf(panel.step);
+  if (expr === "" || Number.isNaN(chosen)) return undefined;
+  const { range, end: endMs } = timeOf(panel, page);
+  const end = (endMs ?? nowMs) / 1000;
+  const shared = { kind: kindOf(panel.view), start: end - range, end, step: chosen ?? automaticStep(range) };
+  if (panel.view === "raw") {
+    const raw = rawExpression(expr, range);
+    return { ...shared, expr: raw?.expr ?? expr, limit: panel.isWhole ? 0 : RAW_SERIES_MAX };
+  }
+  const most = shared.kind === "instant" ? ROWS_MAX : ASKED_MAX;
+  return { ...shared, expr, limit: panel.isWhole ? 0 : most };
+}

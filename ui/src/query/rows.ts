@@ -1,0 +1,89 @@
+// The rows of a table of values: what their labels share, which labels tell them apart, and sums by a
+// label.
+
+import type { Histogram, Labels, QueryData } from "../api/types";
+import { numberOf } from "../api/matrix";
+import { sharedLabels } from "../graph/matrix";
+
+export interface ValueRow {
+  id: string;
+  labels: Labels;
+  value: number | undefined;
+  histogram: Histogram | undefined;
+  // Text of a string result.
+  text: string | undefined;
+  // Number of rows that a sum holds.
+  count: number;
+}
+
+export interface ValueTable {
+  shared: Labels;
+  // Labels that differ, those with the fewest values first.
+  names: string[];
+  rows: ValueRow[];
+}
+
+const row = (id: number, labels: Labels): ValueRow => ({
+  id: String(id),
+  labels,
+  value: undefined,
+  histogram: undefined,
+  text: undefined,
+  count: 1,
+});
+
+function rowsOf(data: QueryData): ValueRow[] {
+  switch (data.resultType) {
+    case "vector":
+      return data.result.map(({ metric, value, histogram }, i) => ({
+        ...row(i, metric),
+        value: value === undefined ? undefined : numberOf(value[1]),
+        histogram: histogram?.[1],
+      }));
+    case "matrix":
+      return data.result.map(({ metric, values, histograms }, i) => ({
+        ...row(i, metric),
+        value: values.at(-1),
+        histogram: histograms.at(-1)?.[1],
+      }));
+    case "scalar":
+      return [{ ...row(0, {}), value: numberOf(data.result[1]) }];
+    case "string":
+      return [{ ...row(0, {}), text: data.result[1] }];
+  }
+}
+
+export function valueTable(data: QueryData): ValueTable {
+  const rows = rowsOf(data);
+  const shared = rows.length > 1 ? sharedLabels(rows.map(({ labels }) => labels)) : {};
+  const values = new Map<string, Set<string>>();
+  for (const { labels } of rows) {
+    for (const [name, value] of Object.entries(labels)) {
+      if (name in shared) continue;
+      let set = values.get(name);
+      if (set === undefined) values.set(name, (set = new Set()));
+      set.add(value);
+    }
+  }
+  const names = [...values.keys()].sort((a, b) => {
+    if (a === "__name__" || b === "__name__") return a === "__name__" ? -1 : 1;
+    return (values.get(a)?.size ?? 0) - (values.get(b)?.size ?? 0) || (a < b ? -1 : 1);
+  });
+  return { shared, names, rows };
+}
+
+// One row for each value of a label, with the sum of its rows. Histograms have no sum here.
+export function groupedBy(table: ValueTable, label: string): ValueTable {
+  const sums = new Map<string, ValueRow>();
+  for (const { labels, value } of table.rows) {
+    const key = labels[label] ?? "";
+    const known = sums.get(key);
+    if (known === undefined) {
+      sums.set(key, { ...row(sums.size, { [label]: key }), id: key, value });
+      continue;
+    }
+    known.count += 1;
+    known.value = known.value === undefined || value === undefined ? (known.value ?? value) : known.value + value;
+  }
+  return { shared: table.shared, names: [label], rows: [...sums.values()] };
+}

@@ -1,0 +1,110 @@
+// Who the reader is for the server: the token of this tab, and what its credential may do.
+
+import { get, observe, type Outcome } from "../api/client";
+import { connection } from "./connection.svelte";
+
+const TOKEN_KEY = "firn.token";
+
+export interface AccessInfo {
+  // Empty if the server asks for no credentials.
+  name: string;
+  scopes: string[];
+  match: string[];
+  tenants: string[];
+}
+
+class Access {
+  info = $state.raw<AccessInfo>();
+  isAsking = $state(false);
+  hasToken = $state(false);
+  #token = "";
+
+  constructor() {
+    this.#token = readToken();
+    this.hasToken = this.#token !== "";
+  }
+
+  // Loads what the credential may do.
+  async load(): Promise<Outcome<AccessInfo>> {
+    const outcome = await get<AccessInfo>("status/access");
+    this.info = outcome.ok ? outcome.data : undefined;
+    return outcome;
+  }
+
+  headers(): Record<string, string> {
+    const headers: Record<string, string> = {};
+    if (this.#token !== "") headers.Authorization = `Bearer ${this.#token}`;
+    return headers;
+  }
+
+  // Opens the dialog that asks for a token.
+  ask(): void {
+    this.isAsking = true;
+  }
+
+  // Keeps the token if the server accepts it.
+  async signIn(token: string): Promise<Outcome<AccessInfo>> {
+    const before = this.#token;
+    this.#token = token.trim();
+    const outcome = await this.load();
+    if (outcome.ok) {
+      writeToken(this.#token);
+      this.hasToken = true;
+      this.isAsking = false;
+    } else {
+      this.#token = before;
+    }
+    return outcome;
+  }
+
+  signOut(): void {
+    this.#token = "";
+    writeToken("");
+    location.reload();
+  }
+
+  // Whether calls of this scope are allowed, as far as the page knows.
+  may(scope: string): boolean {
+    const scopes = this.info?.scopes;
+    return !scopes || scopes.includes(scope);
+  }
+
+  // Whether only some series may be read.
+  get isRestricted(): boolean {
+    return (this.info?.match.length ?? 0) > 0;
+  }
+
+  // "you are grafana with read"; empty if the server asks for no credentials.
+  get sentence(): string {
+    if (!this.info || this.info.name === "") return "";
+    return `you are ${this.info.name} with ${this.info.scopes.join(", ") || "no scope"}`;
+  }
+}
+
+// Without storage the token lives as long as the page.
+function readToken(): string {
+  try {
+    return sessionStorage.getItem(TOKEN_KEY) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function writeToken(token: string): void {
+  try {
+    if (token === "") sessionStorage.removeItem(TOKEN_KEY);
+    else sessionStorage.setItem(TOKEN_KEY, token);
+  } catch {
+    // No storage.
+  }
+}
+
+export const access = new Access();
+
+observe({
+  headers: () => access.headers(),
+  done: (outcome) => {
+    connection.note(outcome);
+    if (!outcome.ok && outcome.failure.kind === "sign-in") access.ask();
+  },
+});

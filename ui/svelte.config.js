@@ -1,0 +1,6 @@
+export default {
+  compilerOptions: {
+    // Components use runes only.
+    runes: true,
+  },
+};

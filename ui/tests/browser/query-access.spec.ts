@@ -1,0 +1,104 @@
+// The query page for everybody: keys, screen readers, narrow screens.
+
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+import type { Page } from "@playwright/test";
+import type { Firn } from "./fixtures/firn";
+import { expect, test } from "./fixtures/test";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+const VIEWS: [string, string][] = [
+  ["an empty panel", ""],
+  ["graph", "g0.expr=rate(demo_requests_total[5m])"],
+  ["stacked", "g0.expr=rate(demo_requests_total[5m])&g0.display_mode=stacked"],
+  ["heat map", "g0.expr=rate(demo_latency_seconds_bucket[5m])"],
+  ["table", "g0.expr=demo_requests_total&g0.tab=table"],
+  ["raw", "g0.expr=demo_requests_total&g0.tab=raw"],
+  ["value", "g0.expr=demo_requests_total&g0.tab=value"],
+  ["json", "g0.expr=demo_requests_total&g0.tab=json"],
+  ["no data", "g0.expr=demo_requests_totl"],
+  ["two panels", "g0.expr=up&g1.expr=1/0"],
+];
+
+async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  return page.evaluate(async (tags) => {
+    interface Found { id: string; nodes: { html: string }[] }
+    const { axe } = window as unknown as { axe: { run: (root: Document, options: object) => Promise<{ violations: Found[] }> } };
+    const { violations: found } = await axe.run(document, { runOnly: { type: "tag", values: tags } });
+    return found.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
+  }, RULES);
+}
+
+async function open(page: Page, firn: Firn, params: string): Promise<void> {
+  await page.goto(`${firn.url}query?range=1h&${params}`);
+  await expect(page.locator(".cm-content").first()).toBeVisible();
+  if (params !== "") await expect(page.locator(".stats").first()).toContainText(/series|Cancelled/);
+}
+
+for (const scheme of ["light", "dark"] as const) {
+  test(`axe finds nothing in any view, ${scheme}`, async ({ checked, shop }) => {
+    test.setTimeout(180_000);
+    await checked.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce" });
+    const found: Record<string, string[]> = {};
+    for (const [name, params] of VIEWS) {
+      await open(checked, shop, params);
+      await checked.waitForTimeout(300);
+      found[name] = await violations(checked);
+    }
+    expect(found).toEqual(Object.fromEntries(VIEWS.map(([name]) => [name, []])));
+  });
+}
+
+test("400 px: nothing scrolls sideways but the strip of views, and the graph is 220 px high", async ({ checked, shop }) => {
+  test.setTimeout(120_000);
+  await checked.setViewportSize({ width: 400, height: 800 });
+  for (const [name, params] of VIEWS) {
+    await open(checked, shop, params);
+    await checked.waitForTimeout(200);
+    expect(await checked.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(400);
+  }
+  await open(checked, shop, "g0.expr=demo_temperature");
+  expect(await checked.locator(".uplot").evaluate((plot) => plot.clientHeight)).toBe(220);
+  const [field, run] = await Promise.all([checked.locator(".editor").boundingBox(), checked.getByRole("button", { name: "Run" }).boundingBox()]);
+  expect(run?.y).toBeGreaterThan((field?.y ?? 0) + (field?.height ?? 0) - 1);
+});
+
+test("the whole way by keys: write, complete, run, zoom, isolate, read, go to another page and back", async ({ checked, shop }) => {
+  await open(checked, shop, "g0.expr=up");
+  await checked.locator("main").focus();
+  await checked.keyboard.press("/");
+  await checked.keyboard.press("Control+A");
+  await checked.keyboard.type("demo_requ");
+  await expect(checked.locator(".cm-tooltip-autocomplete li").first()).toContainText("demo_requests_total");
+  await checked.keyboard.press("Enter");
+  await checked.keyboard.press("Enter");
+  await expect(checked.locator(".stats")).toContainText("10 series");
+  // From the editor, Tab reaches Run, the controls, the graph and the legend.
+  const reached = async (selector: string): Promise<boolean> =>
+    checked.evaluate((wanted) => document.activeElement?.matches(wanted) ?? false, selector);
+  for (let i = 0; i < 20 && !(await reached(".graph")); i += 1) await checked.keyboard.press("Tab");
+  expect(await reached(".graph")).toBe(true);
+  await checked.keyboard.press("+");
+  await expect(checked).toHaveURL(/range=30m/);
+  for (let i = 0; i < 10 && !(await reached("button.series")); i += 1) await checked.keyboard.press("Tab");
+  expect(await reached("button.series")).toBe(true);
+  await expect(checked.locator("tr.on")).toContainText(/\d/);
+  await checked.keyboard.press("Enter");
+  await expect(checked.locator("tr.off")).toHaveCount(9);
+  await checked.keyboard.press("g");
+  await checked.keyboard.press("t");
+  await expect(checked.getByRole("heading", { level: 1 })).toHaveText("Targets");
+  await checked.keyboard.press("g");
+  await checked.keyboard.press("q");
+  await expect(checked.locator("tr.off")).toHaveCount(9);
+  await expect(checked.locator(".cm-content")).toHaveText("demo_requests_total");
+});
+
+test("a result is announced, and the graph is described", async ({ checked, shop }) => {
+  await open(checked, shop, "g0.expr=demo_temperature");
+  await expect(checked.getByRole("status").filter({ hasText: /^1 series in \d+ ms$/ })).toHaveCount(1);
+  await expect(checked.getByRole("group", { name: /^Graph of 1 series over 1 h, from 19(\.\d+)? to 21/ })).toBeVisible();
+});

@@ -1,0 +1,28 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+// Server behind `npm run dev`.
+const FIRN = process.env.FIRN_URL ?? "http://127.0.0.1:9090";
+
+export default defineConfig({
+  // Relative, so that the page works below any route prefix.
+  base: "./",
+  plugins: [svelte()],
+  // Tests run the code of the browser, too.
+  ...(process.env.VITEST ? { resolve: { conditions: ["browser"] } } : {}),
+  build: {
+    target: "es2022",
+    // The content policy refuses `data:`.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    license: { fileName: "LICENSES.txt" },
+    reportCompressedSize: false,
+  },
+  server: {
+    proxy: Object.fromEntries(["/api", "/-/", "/metrics", "/consoles", "/user/"].map((path) => [path, FIRN])),
+  },
+  test: {
+    include: ["tests/unit/**/*.test.ts"],
+    environment: "node",
+  },
+});
