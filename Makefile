@@ -123,7 +123,7 @@ bench: dist
 	$(CARGO) run --profile dist --locked -p firn-mirror --bin firn-bench -- $(BENCH)
 
 soak: build
-	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage -p firn-wire -p firn-promql -p firn-server
+	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage -p firn-wire -p firn-promql -p firn-ingest -p firn-server
 	FIRN_MODEL=large FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-cluster
 	FIRN_CRASH_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -p firn-firn --test crash -- --nocapture
 	FIRN_CRASH_ROUNDS=$(ROUNDS) FIRN_CRASH_BUCKET=s3 $(CARGO) test --release --locked -p firn-firn --test crash \

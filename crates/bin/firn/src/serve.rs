@@ -201,12 +201,8 @@ impl StartingServer {
         let limit_bytes = memory_limit(&config);
         let retention = RetentionSettings::resolve_retention(line, config.retention);
         let shares = BudgetShares::from_limit(limit_bytes);
-        let options = store_options(
-            settings,
-            &config,
-            retention.limits(config.retention_rules.clone()),
-            &shares,
-        );
+        let limits = retention.limits(config.retention_rules.clone());
+        let options = store_options(settings, &config, limits, &shares);
         log_start(settings, limit_bytes, &retention);
         let descriptors = raise_descriptors(settings)?;
         let env = real::system_env().map_err(ServeError::Threads)?;

@@ -18,6 +18,7 @@
 //! or [`ErrorKind::Invalid`], after which they do not.
 
 mod aggregating;
+mod decoded;
 mod forwarding;
 mod ledger;
 mod otlp;

@@ -9,7 +9,7 @@ use crate::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesBatch};
 use crate::error::Error;
 use crate::labels::Labels;
 use crate::losses::DataLossWarnings;
-use crate::store::Selection;
+use crate::store::{ReadCosts, Selection};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -102,6 +102,11 @@ impl Selection for ConcatenatedSelection {
 
     fn loss_warnings(&self) -> DataLossWarnings {
         self.losses.clone()
+    }
+
+    fn read_costs(&self) -> ReadCosts {
+        let parts = self.parts.iter().map(|part| part.read_costs());
+        parts.fold(ReadCosts::default(), |all, one| all + one)
     }
 }
 

@@ -23,6 +23,7 @@ use support::random::{Dice, random_query, random_series};
 use support::{MemoryStore, Series};
 
 const OPTIONS: Options = Options {
+    detects_range_dependence: false,
     features: Features::ALL,
     lookback_ms: 60_000,
     default_subquery_step_ms: 30_000,

@@ -129,7 +129,10 @@ async fn node_that_is_starting_reports_nodes_and_partitions() {
     assert_eq!(document, want);
     assert!(reply.body.contains(r#""fault":"\u003cfull\u003e""#));
     let page = send(&fixture, get("/")).await;
-    assert!(page.body.contains(r#"<a href="cluster">Cluster</a>"#));
+    assert!(
+        page.body
+            .contains(r#"<meta name="firn:cluster" content="node">"#)
+    );
 }
 
 #[tokio::test]

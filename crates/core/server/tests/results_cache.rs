@@ -23,7 +23,7 @@ use firn_promql::{EvalTime, Features, Options, QueryContext};
 use firn_server::engine::{PromqlEngine, QueryEngine};
 use firn_server::results_cache::ResultsCache;
 use firn_storage::import::SampleColumns;
-use firn_storage::store::{RetentionLimits, Store, StoreOptions};
+use firn_storage::store::{RetentionLimits, RetentionRule, RetentionRules, Store, StoreOptions};
 use firn_wire::exposition::TextSink;
 use std::sync::Arc;
 
@@ -261,10 +261,12 @@ impl World {
             3 => self.import(),
             4 => {
                 let time_ms = 10 * MINUTE + self.below(60 * MINUTE);
+                let rules = self.random_rules();
                 self.store().set_retention(RetentionLimits {
                     time_ms,
                     bytes: None,
                     percent: None,
+                    rules,
                 });
                 self.store().tick();
             }
@@ -287,6 +289,17 @@ impl World {
     fn random_range(&self) -> TimeRange {
         let start = self.now - self.below(40 * MINUTE);
         TimeRange::new(start, start + self.below(10 * MINUTE))
+    }
+
+    /// Returns no rules or one for half of the series.
+    fn random_rules(&mut self) -> RetentionRules {
+        let keep_ms = 10 * MINUTE + self.below(60 * MINUTE);
+        let matchers = vec![Matcher::new("j", MatchOp::Equal, b"a").unwrap()];
+        let rule = self
+            .rng
+            .one_in(2)
+            .then_some(RetentionRule { matchers, keep_ms });
+        rule.into_iter().collect()
     }
 
     fn delete(&self) {
@@ -400,7 +413,8 @@ fn answers_of_the_cache_equal_those_without_it_in_random_histories() {
         evicted += world.count("firn_query_results_cache_evicted_total");
     }
     println!("{queries} queries, {hits} hits, {invalidated} invalidated, {evicted} evicted");
-    let is_useful = hits * 8 > queries && invalidated > 0;
+    // The histories change old data all the time.
+    let is_useful = hits * 10 > queries && invalidated > 0;
     assert!(
         given.is_some() || is_useful,
         "{hits} hits, {invalidated} invalidated"

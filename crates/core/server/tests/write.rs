@@ -149,7 +149,7 @@ async fn write_over_a_limit_is_refused() {
     let reply = send(&fixture, write(vec![0; 3 << 20], &SENDER)).await;
     assert_eq!(reply.status, 413, "{}", reply.body);
     let text = "body too large: 3145728 bytes, limit ";
-    assert!(reply.body.starts_with(text), "{}", reply.body);
+    assert!(reply.body.contains(text), "{}", reply.body);
     // The header announces 31 MiB of decompressed data.
     let reply = send(&fixture, write(b"\x80\x80\xc0\x0f".to_vec(), &SENDER)).await;
     assert_eq!(reply.status, 400, "{}", reply.body);

@@ -9,6 +9,7 @@
 mod costs;
 mod deleted;
 mod exemplars;
+mod explain;
 mod head_read;
 mod late;
 mod losses;

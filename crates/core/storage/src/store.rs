@@ -15,6 +15,7 @@
 
 mod block_stats;
 mod files;
+mod select;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -53,17 +54,11 @@ use files::{GivenLog, StoreFiles};
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 use firn_model::log::{DurableLog, LogHealth};
-use firn_model::losses::DataLossWarnings;
-use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, MetricSink};
-use firn_model::sample::{TimeRange, TimestampMs};
-use firn_model::store::{
-    Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest,
-    NewestSampleTimes, Select, SelectRequest, Selection, StoreVersion, Ticket,
-};
+use firn_model::sample::TimestampMs;
+use firn_model::store::{Append, AppendBounds, DeleteRequest, NewestSampleTimes, Ticket};
 use firn_model::tenant::TenantId;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
@@ -176,8 +171,7 @@ impl Store {
     ) -> Result<Arc<Store>, Error> {
         let home = given.as_ref().and_then(|given| given.home.clone());
         let trimming = trimming_rule(given.as_ref());
-        let restored = home.as_ref().map(|home| home.restored());
-        let mut restored = restored.unwrap_or_default();
+        let mut restored = home.as_ref().map(|h| h.restored()).unwrap_or_default();
         let catalogue = std::mem::take(&mut restored.catalogue);
         let damages = Arc::new(DamageList::default());
         let files = StoreFiles::open(&env, dir, &options, given, &damages)?;
@@ -202,9 +196,8 @@ impl Store {
             coverage,
             files.manifest,
         );
-        if trimming == LogTrimming::ByCut {
-            state.cut_marks = Some(CutMarks::new(log.positions().first.previous()));
-        }
+        let first = log.positions().first;
+        state.cut_marks = (trimming == LogTrimming::ByCut).then(|| CutMarks::new(first.previous()));
         let parts = Arc::new(StoreParts {
             head: StoreHead::new(&options, keys.clone(), blocks.view().cut),
             sealed: Arc::new(sealed),
@@ -221,10 +214,7 @@ impl Store {
             },
             exemplars: Arc::new(ExemplarStorage::new(options.exemplars_max)),
             retaining: RetentionState::new(options.retention()),
-            series_limits: LiveSeriesLimits::new(SeriesLimits {
-                new: options.new_series,
-                ..SeriesLimits::default()
-            }),
+            series_limits: LiveSeriesLimits::new(SeriesLimits::for_new(options.new_series)),
             journal: Arc::default(),
             learn_metadata: OnceLock::new(),
             id: next_store_id(),
@@ -468,59 +458,5 @@ impl Append for Store {
     fn may_wait(&self) -> bool {
         self.parts.options.sealing == SealingThread::WithWrites
             || self.parts.log.pressure().is_crowded
-    }
-}
-
-impl Select for Store {
-    fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        self.reader.select(request)
-    }
-
-    fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        self.reader.select_labels(request)
-    }
-
-    fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
-        self.reader.explain(request)
-    }
-
-    fn version(&self, tenant: &TenantId) -> Option<StoreVersion> {
-        // Samples leave the answers whenever the cutoff of a rule moves.
-        let has_rules = !self.parts.retaining.limits().rules.as_slice().is_empty();
-        let is_own = *tenant == self.parts.options.tenant;
-        (is_own && !has_rules).then(|| self.parts.version())
-    }
-
-    fn unchanged_before(&self, tenant: &TenantId, version: &StoreVersion) -> TimestampMs {
-        match self.version(tenant) {
-            Some(now) if (now.store, now.rewrites) == (version.store, version.rewrites) => {
-                self.parts.head.batch_times.oldest_after(version.batch)
-            }
-            _ => TimestampMs::MIN,
-        }
-    }
-
-    fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {
-        if *tenant == self.parts.options.tenant {
-            self.parts.list_lookup_losses(range)
-        } else {
-            DataLossWarnings::default()
-        }
-    }
-
-    fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
-        self.reader.label_names(request)
-    }
-
-    fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        self.reader.label_values(name, request)
-    }
-
-    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {
-        self.reader.select_exemplars(request)
-    }
-
-    fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
-        self.reader.metadata(request)
     }
 }

@@ -7,10 +7,10 @@
 //! Invariant: as for remote write, memory is reserved before it is allocated. The reservation for a
 //! compressed body uses the size at its end, and grows if the output turns out to be larger.
 
+use super::decoded::{DecodedSizes, commit_when_stored};
 use super::ledger::PendingBatchEntry;
 use super::push::PendingWrite;
 use super::room::WriteAdmission;
-use super::tenants::{DecodedSizes, commit_when_stored};
 use super::{Pipeline, SampleSender};
 use crate::limits::WORK_MESSAGES;
 use crate::metadata::MetadataNameKind;

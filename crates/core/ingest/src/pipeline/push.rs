@@ -3,9 +3,9 @@
 //! Invariant: a body is admitted before it gets here, and memory for its message is reserved before
 //! it is decompressed.
 
+use super::decoded::{DecodedSizes, commit_when_stored};
 use super::ledger::{PendingBatchEntry, WriteLedger};
 use super::room::WriteAdmission;
-use super::tenants::{DecodedSizes, commit_when_stored};
 use super::{Pipeline, SampleSender};
 use crate::metadata::MetadataNameKind;
 use crate::outcome::{DecodeOutcome, WriteOutcome};
@@ -146,9 +146,8 @@ impl Pipeline {
             metadata_ignored: unkept,
         });
         let log_bytes = decoded.log_bytes;
-        let tells_exemplars = version == RemoteWriteVersion::V2;
         let decoding = DecodeOutcome {
-            tells_exemplars,
+            tells_exemplars: version == RemoteWriteVersion::V2,
             deduplicated,
             ..DecodeOutcome::from_decoded(decoded, exemplars)?
         };

@@ -11,6 +11,7 @@
 //! Invariant: each sample of the decoded batch is in the new one, or counted as deduplicated.
 
 use super::Pipeline;
+use super::decoded::ReplicaSelection;
 use super::room::WriteAdmission;
 use crate::ha::{
     ClusterChanges, HaChanges, HaCluster, OfferedSeries, ReplicaNumber, SeriesSelection,
@@ -29,16 +30,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use tracing::info;
-
-/// The result of deduplicating a batch that has series of replicas.
-pub(super) struct ReplicaSelection {
-    /// Changes that must be committed when the batch is stored.
-    pub(super) changes: HaChanges,
-    /// The samples that are not in the batch any more.
-    pub(super) deduplicated: DeduplicatedSamples,
-    /// True if nothing of the request is left.
-    pub(super) is_empty: bool,
-}
 
 /// A series of the decoded batch.
 struct PushedSeries {

@@ -1,28 +1,15 @@
 //! Limits and settings of single tenants in the path of a push.
 
 use super::Pipeline;
-use super::replicas::ReplicaSelection;
+use super::decoded::{DecodedSizes, ReplicaSelection};
 use super::room::WriteAdmission;
-use crate::outcome::DeduplicatedSamples;
 use firn_model::error::Error;
 use firn_model::metrics::MetricSink;
 use firn_model::sample::TimestampMs;
-use firn_model::store::Ticket;
 use firn_model::tenant::TenantId;
 use firn_model::tenant_limits::{TenantLimits, TenantOverrides};
 use firn_wire::remote_write::DecodedWriteRequest;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
-
-/// Sizes of a decoded push, for the metrics.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DecodedSizes {
-    /// Time that decoding took.
-    pub(super) took: Duration,
-    pub(super) message_bytes: usize,
-    pub(super) exemplars_ignored: usize,
-    pub(super) metadata_ignored: usize,
-}
 
 impl Pipeline {
     /// Applies `overrides` to further requests.
@@ -101,21 +88,4 @@ impl Pipeline {
             .add(sizes.exemplars_ignored as u64);
         metrics.metadata_ignored.add(sizes.metadata_ignored as u64);
     }
-}
-
-/// Keeps the decisions about replicas if the samples are stored, and reverts them otherwise.
-pub(super) fn commit_when_stored(
-    ticket: Ticket,
-    selection: Option<ReplicaSelection>,
-) -> (Ticket, DeduplicatedSamples) {
-    let Some(selection) = selection else {
-        return (ticket, DeduplicatedSamples::default());
-    };
-    let changes = selection.changes;
-    let ticket = ticket.with_observer(move |outcome| {
-        if outcome.is_ok() {
-            changes.commit();
-        }
-    });
-    (ticket, selection.deduplicated)
 }

@@ -1,4 +1,4 @@
-//! The parameters `explain` and `analyze` of queries: plans in JSON, and types of metrics for hints.
+//! The parameters `explain` and `analyze` of queries: plans in JSON, and metric types for hints.
 //!
 //! ```text
 //! {"plan": NODE} or {"resultType": ..., "result": ..., "analysis": NODE}
@@ -11,6 +11,7 @@ use crate::engine::QueryEngine;
 use crate::http::failure::ApiFailure;
 use crate::http::produce::RenderedText;
 use crate::json::{html_string_bytes_max, push_html_string};
+use crate::results_cache::ResultsCache;
 use crate::watched::WatchedStore;
 use axum::response::Response;
 use firn_ingest::metadata::PushedMetadata;
@@ -101,17 +102,22 @@ pub(super) struct ReportedQuery {
     pub(super) report: QueryReport,
 }
 
-/// Evaluates a query. Returns its result and, for an analysis, its plan in JSON, whose memory is
-/// reserved with the result.
+/// Evaluates a query, with cached steps if there is a `cache`. Returns its result and, for an
+/// analysis, its plan in JSON, whose memory is reserved with the result.
 pub(super) fn evaluate(
     engine: &dyn QueryEngine,
+    cache: Option<&ResultsCache>,
     context: &QueryContext<'_>,
     families: &FamilyTypes,
     clock: &Arc<dyn Clock>,
     query: &ReportedQuery,
 ) -> Result<(QueryResult, Option<Vec<u8>>), PromqlError> {
+    let (text, time, options) = (&query.text, query.time, &query.options);
     if query.report != QueryReport::Analysis {
-        let result = engine.query(context, &query.text, query.time, &query.options)?;
+        let result = match cache {
+            Some(cache) => cache.query(engine, context, text, time, options)?,
+            None => engine.query(context, text, time, options)?,
+        };
         return Ok((result, None));
     }
     let family_type = families.bind(context);
@@ -119,8 +125,7 @@ pub(super) fn evaluate(
         clock,
         family_type: &family_type,
     };
-    let (text, options) = (&query.text, &query.options);
-    let (mut result, report) = engine.analyze(context, sources, text, query.time, options)?;
+    let (mut result, report) = engine.analyze(context, sources, text, time, options)?;
     let document = render(&report, &mut result.memory).map_err(limited)?;
     Ok((result, Some(document)))
 }

@@ -136,36 +136,43 @@ pub(crate) async fn parse(call: ApiCall) -> Result<Response, ApiFailure> {
     }
 }
 
+/// Reads and checks the query of a request.
+async fn read_query(call: &ApiCall, time: EvalTime) -> Result<ReportedQuery, ApiFailure> {
+    let query = ReportedQuery {
+        options: options(call)?,
+        text: call.form.get("query").to_owned(),
+        time,
+        report: QueryReport::from_form(call)?,
+    };
+    let texts = std::slice::from_ref(&query.text);
+    check_texts(call, texts, QueryLanguage::Promql).await?;
+    Ok(query)
+}
+
+/// Returns the entry of the query log, if there is a log.
+fn logged_query(call: &ApiCall, query: &ReportedQuery) -> Option<LoggedQuery> {
+    call.app.parts.query_log.is_on().then(|| LoggedQuery {
+        query: query.text.clone(),
+        time: query.time,
+        origin: call.origin(),
+        trace: call.trace(),
+        by_step: reports_steps(call),
+    })
+}
+
 async fn evaluate(
     call: ApiCall,
     time: EvalTime,
     limit: Option<usize>,
 ) -> Result<Response, ApiFailure> {
     let deadline = Instant::now() + timeout(&call)?;
-    let query = ReportedQuery {
-        options: options(&call)?,
-        text: call.form.get("query").to_owned(),
-        time,
-        report: QueryReport::from_form(&call)?,
-    };
-    check_texts(
-        &call,
-        std::slice::from_ref(&query.text),
-        QueryLanguage::Promql,
-    )
-    .await?;
+    let query = read_query(&call, time).await?;
     if query.report == QueryReport::Plan {
         return plan::explain(call, query, deadline).await;
     }
     let is_cached = uses_cache(&call, time)? && query.report == QueryReport::Nothing;
     let families = FamilyTypes::from_call(&call);
-    let logged = call.app.parts.query_log.is_on().then(|| LoggedQuery {
-        query: query.text.clone(),
-        time,
-        origin: call.origin(),
-        trace: call.trace(),
-        by_step: reports_steps(&call),
-    });
+    let logged = logged_query(&call, &query);
     let has_begun = Arc::new(AtomicBool::new(false));
     let (app, store, tenant) = (
         call.app.clone(),
@@ -188,16 +195,9 @@ async fn evaluate(
             cancel: run.cancel(),
             failed_counts: Some(&failed),
         };
+        let cache = is_cached.then_some(&app.results);
         let engine = &*app.parts.engine;
-        let outcome = if is_cached {
-            let (text, options) = (&query.text, &query.options);
-            let result = app
-                .results
-                .query(engine, &context, text, query.time, options);
-            result.map(|result| (result, None))
-        } else {
-            plan::evaluate(engine, &context, &families, &clock, &query)
-        };
+        let outcome = plan::evaluate(engine, cache, &context, &families, &clock, &query);
         let timings = QueryTimings {
             queue: begun.saturating_sub(asked),
             run: clock.monotonic().saturating_sub(begun),

@@ -209,8 +209,8 @@ impl Compactor<'_> {
         Ok(())
     }
 
-    /// Returns the maximum time range of a block in milliseconds, a fraction of the longest retention
-    /// time.
+    /// Returns the maximum time range of a block in milliseconds, a fraction of the longest
+    /// retention time.
     fn max_block_window(&self) -> i64 {
         let of_retention = self.policy.retaining.longest_ms() / OF_RETENTION;
         of_retention.clamp(

@@ -116,7 +116,11 @@ impl RetentionPolicy<'_> {
     /// Returns the time before which samples may be removed at any time.
     pub(crate) fn kept_from(&self) -> TimestampMs {
         let by_size = self.retaining.pages_gone_before.load(Ordering::Relaxed);
-        self.cutoff().max(by_size)
+        let cutoff = match self.cutoffs() {
+            Some(cutoffs) => cutoffs.latest(),
+            None => self.cutoff(),
+        };
+        cutoff.max(by_size)
     }
 
     /// Returns the time before which readers need no sample from pages and head, because it is

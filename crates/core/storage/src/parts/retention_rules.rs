@@ -174,9 +174,9 @@ impl RetentionCutoffs {
         &self.rules
     }
 
-    /// Divides the rules by the time from which their series are read in `range`, in ascending order
-    /// of these times. Rules without a sample in the range are omitted. Returns `None` if the rules
-    /// remove nothing from the range.
+    /// Divides the rules by the time from which their series are read in `range`, in ascending
+    /// order of these times. Rules without a sample in the range are omitted. Returns `None` if the
+    /// rules remove nothing from the range.
     pub(crate) fn group_by_start(&self, range: TimeRange) -> Option<Vec<RetentionGroup>> {
         if self.latest() <= range.min {
             return None;

@@ -28,6 +28,14 @@ impl Default for SeriesLimits {
 }
 
 impl SeriesLimits {
+    /// Returns limits of new series alone, with windows of one hour.
+    pub(crate) fn for_new(new: NewSeriesBudget) -> Self {
+        Self {
+            new,
+            ..Self::default()
+        }
+    }
+
     /// Returns the limits of one of `count` stores that divide the new series evenly. Series in
     /// memory are counted together by all of them.
     pub fn divide_among(self, count: usize) -> Self {

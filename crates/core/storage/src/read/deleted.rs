@@ -125,8 +125,8 @@ pub(super) fn retain_left_series(
 }
 
 impl StoreReader {
-    /// Returns the series of the request, each with a sample that is kept, or `None` if no sample in
-    /// its range may be deleted or expired, so that the indexes answer it.
+    /// Returns the series of the request, each with a sample that is kept, or `None` if no sample
+    /// in its range may be deleted or expired, so that the indexes answer it.
     fn select_if_partly_kept(
         &self,
         request: SelectRequest<'_>,

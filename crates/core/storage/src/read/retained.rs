@@ -20,7 +20,7 @@ use firn_model::labels::Labels;
 use firn_model::losses::DataLossWarnings;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::{SelectRequest, Selection};
+use firn_model::store::{ReadCosts, SelectRequest, Selection};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -143,6 +143,10 @@ impl Selection for MemberSelection {
 
     fn loss_warnings(&self) -> DataLossWarnings {
         self.selection.loss_warnings()
+    }
+
+    fn read_costs(&self) -> ReadCosts {
+        self.selection.read_costs()
     }
 }
 

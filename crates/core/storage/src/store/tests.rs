@@ -50,7 +50,7 @@ use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::stats::NamedStat;
-use firn_model::store::{AppendOutcome, SampleRejection};
+use firn_model::store::{AppendOutcome, SampleRejection, Select, SelectRequest, Selection};
 
 const ALWAYS: AppendBounds = AppendBounds::up_to(i64::MAX);
 

@@ -84,8 +84,8 @@ pub const KEYS: &[ConfigKey] = &[
         "256MiB",
         "Maximum memory of the results cache, which lets a refreshed dashboard evaluate only the \
          new steps of its range queries, at most 1/64 of `memory_limit`. See \
-         [results-cache.md](operations/results-cache.md). 0 disables the cache. A config reload applies \
-         changes.",
+         [results-cache.md](operations/results-cache.md). 0 disables the cache. A config reload \
+         applies changes.",
     ),
     key("blocked_queries", List(&Section(&[BLOCKED]))).explained(
         "[]",
@@ -103,7 +103,8 @@ pub const KEYS: &[ConfigKey] = &[
          determines how long Firn keeps its samples, counted from the newest sample of the store; \
          the retention time of the server applies to all other series. A retention size applies \
          in addition. See \
-         [retention](operations/retention-and-snapshots.md#retention-of-matching-series). A config reload applies changes.",
+         [retention](operations/retention-and-snapshots.md#retention-of-matching-series). A config \
+         reload applies changes.",
     ),
     key("duplicates", Choice(&["keep-first", "keep-last", "max"])).explained(
         "keep-first",

@@ -136,7 +136,8 @@ fn add_overrides(config: &mut Config, features: JobFeatures) -> Result<(), Confi
     } else {
         None
     };
-    let overrides = overrides::load(file, refuses_replicas)?;
+    let text = read_file(file)?;
+    let overrides = overrides::parse(&text, refuses_replicas).map_err(with_file_path(file))?;
     let mut limits = QueryLimits::clone(&config.query_limits);
     overrides::apply_to_queries(overrides.limits_of(&TenantId::anonymous()), &mut limits);
     config.query_limits = Arc::new(limits);

@@ -4,7 +4,6 @@
 //! A new key needs a row in [`TENANT`], a field of [`TenantLimits`] and a line in [`limits`].
 
 use super::firn;
-use super::load::{ConfigError, read_file, with_file_path};
 use ConfigValueShape::{Bool, Duration, LabelName, List, Map, Number, Section, Text, WholeCount};
 use firn_config_schema::schema::{
     ConfigFindings, ConfigKey, ConfigValueShape, KeyGroups, key, walk,
@@ -38,17 +37,12 @@ const TENANT: &[ConfigKey] = &[
     key("ha_max_clusters", WholeCount).or("100"),
 ];
 
-/// Reads the overrides in the file `path`. With `refuses_replicas`, which names a mode, pairs of
-/// replicas are an error. Errors contain file, line and column.
-pub(super) fn load(
-    path: &Path,
+/// Reads the overrides in the text of a file. With `refuses_replicas`, which names a mode, pairs of
+/// replicas are an error.
+pub(super) fn parse(
+    text: &str,
     refuses_replicas: Option<&str>,
-) -> Result<TenantOverrides, ConfigError> {
-    let text = read_file(path)?;
-    parse(&text, refuses_replicas).map_err(with_file_path(path))
-}
-
-fn parse(text: &str, refuses_replicas: Option<&str>) -> Result<TenantOverrides, YamlError> {
+) -> Result<TenantOverrides, YamlError> {
     let mut overrides = TenantOverrides::default();
     let Some(root) = firn_yaml::parse(text)? else {
         return Ok(overrides);

@@ -246,7 +246,7 @@ fn config_not_understood_names_place_and_key() {
         ),
         (
             "firn:\n  retention: [{match: '{a=\"b\"}', keep: 3d}, {match: '{a=}', keep: 1d}]\n",
-            "2:57: firn.retention: match: 1:4: parse error: unexpected \"}\" in label matching, \
+            "2:53: firn.retention: match: 1:4: parse error: unexpected \"}\" in label matching, \
              expected string",
         ),
         (

@@ -10,10 +10,10 @@ use firn_model::error::Error;
 use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::losses::DataLossWarnings;
 use firn_model::metadata::{MetadataBatch, MetricMetadata};
-use firn_model::sample::TimeRange;
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{
-    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection,
+    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection, StoreVersion,
 };
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
@@ -112,6 +112,21 @@ impl Select for PartitionedSelect {
 
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
         self.collect_sorted(|partition| partition.label_values(name, request))
+    }
+
+    /// Returns the version of a single partition. The samples of several have no common version.
+    fn version(&self, tenant: &TenantId) -> Option<StoreVersion> {
+        match &self.partitions[..] {
+            [one] => one.version(tenant),
+            _ => None,
+        }
+    }
+
+    fn unchanged_before(&self, tenant: &TenantId, version: &StoreVersion) -> TimestampMs {
+        match &self.partitions[..] {
+            [one] => one.unchanged_before(tenant, version),
+            _ => TimestampMs::MIN,
+        }
     }
 
     fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {

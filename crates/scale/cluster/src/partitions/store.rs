@@ -23,7 +23,7 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::stats::{BlockStoreStats, BlockWorkStats, StoreStats};
 use firn_model::store::{
     Append, AppendBounds, DeleteRequest, ExemplarRequest, MatcherCost, MetadataRequest,
-    NewestSampleTimes, Select, SelectRequest, Selection, Ticket,
+    NewestSampleTimes, Select, SelectRequest, Selection, StoreVersion, Ticket,
 };
 use firn_model::tenant::TenantId;
 use firn_storage::damage::Damage;
@@ -354,6 +354,14 @@ impl Select for PartitionedStore {
 
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
         self.select.label_values(name, request)
+    }
+
+    fn version(&self, tenant: &TenantId) -> Option<StoreVersion> {
+        self.select.version(tenant)
+    }
+
+    fn unchanged_before(&self, tenant: &TenantId, version: &StoreVersion) -> TimestampMs {
+        self.select.unchanged_before(tenant, version)
     }
 
     fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<SeriesExemplarResult>, Error> {

@@ -2,11 +2,11 @@
 //! line, with its figures in columns.
 //!
 //! ```text
-//!     cpu   memory  series  samples     read    bytes  hits  misses  expression
-//!  1.2 ms  8.0 KiB       5        0        0      0 B     0       0  sum by (job) (rate(up[5m]))
-//!  4.1 ms  1.1 MiB    1200        0        0      0 B     0       0    rate(up[5m])
-//! 20.3 ms  2.4 MiB    1200    24000    24000  310 KiB    12       3      up[5m]
-//!                                                                          __name__="up": 1200 series
+//!     cpu   memory  series  samples   read    bytes  hits  misses  expression
+//!  1.2 ms  8.0 KiB       5        0      0      0 B     0       0  sum by (job) (rate(up[5m]))
+//!  4.1 ms  1.1 MiB    1200        0      0      0 B     0       0    rate(up[5m])
+//! 20.3 ms  2.4 MiB    1200    24000  24000  310 KiB    12       3      up[5m]
+//!                                                                        __name__="up": 1200
 //! ```
 
 use crate::commands::arguments::switch;
@@ -224,7 +224,10 @@ mod tests {
     use serde_json::json;
 
     fn plan() -> Value {
-        let matcher = |text: &str, series, deferred| json!({"matcher": text, "series": series, "deferred": deferred});
+        let matcher = |text: &str, series, deferred| {
+            let cost = (series, deferred);
+            json!({"matcher": text, "series": cost.0, "deferred": cost.1})
+        };
         let selector = json!({
             "type": "matrixSelector", "text": "up[5s]", "resolution": "raw",
             "matchers": [matcher("__name__=\"up\"", json!(12), false),

@@ -40,8 +40,8 @@ const EXPLAIN: RouteParam = param(
 const ANALYZE: RouteParam = param(
     "analyze",
     Flag,
-    "Evaluate the query and also return its plan with the cost of each operation and with hints, as \
-     `analysis`.",
+    "Evaluate the query and also return its plan with the cost of each operation and with hints, \
+     as `analysis`.",
 );
 
 const NO_CACHE: RouteParam = param(

@@ -26,6 +26,7 @@ use support::{MemoryStore, Series};
 
 const QUERIES: u64 = 200;
 const OPTIONS: Options = Options {
+    detects_range_dependence: false,
     features: Features {
         delayed_name_removal: false,
         ..Features::ALL

@@ -5,7 +5,9 @@
 //! sum by a tiny amount that depends on the order of the values and on the division into parts. The
 //! result, which is rounded once more, has the same bits for every order unless the exact sum is so
 //! near to the middle between two floats that this amount decides. [`Magnitudes`] bounds the
-//! amount, and [`round_sum`] detects these cases.
+//! amount, and [`round_sum`] detects these cases. Sums of few values are often exactly in the
+//! middle. They are certain, too: all sums are multiples of the lowest bit of the smallest value,
+//! so a smaller error is none.
 //!
 //! Bounds, with the unit of rounding u = 2^-53, for at most N additions: each rounding error is at
 //! most u times a partial sum, the sum of all of them at most N u times the largest partial sum P,
@@ -101,6 +103,12 @@ impl SumErrorBounds {
         let partial_max = self.partial_max.unwrap_or(2.0 * sum.abs());
         self.relative * partial_max
     }
+
+    /// Returns whether the compensated sum `sum` equals the exact sum in every order: both are
+    /// multiples of the same number, and differ by less.
+    fn is_exact(&self, sum: f64) -> bool {
+        self.difference(sum) < self.multiple
+    }
 }
 
 /// Returns the sum, rounded once. Clears `is_certain` if another order might have other bits.
@@ -140,7 +148,7 @@ pub(crate) fn round_mean(
         let error = bounds.difference(total) / count + 4.0 * UNIT * rest.abs();
         let behind = rounding_error(quotient, rest, mean);
         *is_certain &= is_sum_certain(sum, total, bounds)
-            && (total == 0.0 || is_far_from_middle(mean, behind, error));
+            && (bounds.is_exact(total) || is_far_from_middle(mean, behind, error));
     }
     mean
 }
@@ -154,11 +162,8 @@ fn is_sum_certain(sum: KahanSum, total: f64, bounds: &SumErrorBounds) -> bool {
         return true;
     }
     let error = bounds.difference(total);
-    if total == 0.0 {
-        // Every order gives a multiple, and zero is the only one that is so near.
-        return error < bounds.multiple;
-    }
-    is_far_from_middle(total, rounding_error(sum.sum, sum.lost, total), error)
+    let behind = rounding_error(sum.sum, sum.lost, total);
+    bounds.is_exact(total) || total != 0.0 && is_far_from_middle(total, behind, error)
 }
 
 /// Returns the difference between the exact sum of two numbers and `total`, their rounded sum
@@ -271,6 +276,8 @@ mod tests {
         check(&[f64::INFINITY, 1.0], true);
         check(&[1e308, 1e308, -1e308], false);
         check(&[1.0, UNIT], false);
+        // In the middle, but exact.
+        check(&[1.0, 1.0 + f64::EPSILON], true);
         check(&[1.0, UNIT / 2.0], true);
         check(&[1e100, 1.0, -1e100], false);
     }
