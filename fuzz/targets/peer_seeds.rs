@@ -139,6 +139,7 @@ fn appended() -> PeerAppended {
                 first_labels: labels(1),
                 first_time: 15_000,
                 first_series: 0,
+                limit: Some(1_000),
             }],
             ..AppendOutcome::default()
         },
