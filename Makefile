@@ -71,7 +71,7 @@ page: target/debug/firn
 	npm --prefix ui run check
 	npm --prefix ui test
 	npm --prefix ui run build -- --outDir ../target/page --emptyOutDir
-	diff --recursive ui/dist target/page || { echo "ui/dist is not what its sources build: run make ui" >&2; exit 1; }
+	diff --recursive ui/dist target/page || { echo "ui/dist differs from a build of its sources: run make ui" >&2; exit 1; }
 	npm --prefix ui run browser
 
 budgets: target/debug/firn

@@ -1,6 +1,11 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 
+// The parts that most pages share are one file: the build makes a file for each of them otherwise, and
+// each file is a request. The finder is loaded on its own.
+const SHARED =
+  /ui\/src\/(api|format|frame|look|parts|state)\/(?!Finder|find\.)|ui\/src\/pages\/(alerting|selfMetrics)\.ts|ui\/src\/query\/(functions|history|names|rank)\.ts/;
+
 // Server behind `npm run dev`.
 const FIRN = process.env.FIRN_URL ?? "http://127.0.0.1:9090";
 
@@ -17,6 +22,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     license: { fileName: "LICENSES.txt" },
     reportCompressedSize: false,
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "shared", test: SHARED }] } } },
   },
   server: {
     proxy: Object.fromEntries(["/api", "/-/", "/metrics", "/consoles", "/user/"].map((path) => [path, FIRN])),

@@ -203,7 +203,7 @@ fn request_without_credentials_hears_nothing_but_401() {
 }
 
 #[test]
-fn page_without_data_needs_no_credentials_where_it_can_ask_for_a_token() {
+fn page_files_need_no_credentials_if_tokens_are_configured() {
     let config = TOKENS.replace("SHA", RULER_SHA);
     let config = config.replace("page: closed", "page: public");
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn page_without_data_needs_no_credentials_where_it_can_ask_for_a_token() {
 }
 
 #[test]
-fn credential_reads_what_it_may_do() {
+fn access_status_returns_the_permissions_of_the_credential() {
     let locked = with_tokens(&[]);
     let cases = [
         (

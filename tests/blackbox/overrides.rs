@@ -7,6 +7,9 @@ use crate::now_ms;
 use rustix::process::Signal;
 use std::path::Path;
 
+/// A query that runs for several seconds.
+const SLOW: &str = "max_over_time(quantile_over_time(0.5,vector(time())[1d:1s])[20h:1s])";
+
 /// A server whose anonymous tenant has limits.
 struct Limited {
     folder: tempfile::TempDir,
@@ -54,7 +57,7 @@ fn series(numbers: std::ops::Range<usize>, time: i64) -> Vec<u8> {
 }
 
 #[test]
-fn limits_of_writes_are_named_with_their_values() {
+fn errors_of_write_limits_contain_names_and_values() {
     let limited = Limited::start(
         "max_global_series_per_user: 3, max_label_names_per_series: 4, \
          max_request_body_size: 1000",
@@ -180,19 +183,17 @@ fn limits_of_queries_take_precedence_over_the_config() {
     let (status, body) = limited.reload("query_timeout: 50ms, max_concurrent_queries: 1");
     assert_eq!(status, 200, "{body}");
     wait_for("the new limits", || query("m").0 == 200);
-    let slow = "max_over_time(quantile_over_time(0.5,vector(time())[1d:1s])[20h:1s])";
     let why = "query timed out in expression evaluation: limit 50ms (query_timeout)";
-    check(slow, 503, why);
+    check(SLOW, 503, why);
 }
 
 #[test]
-fn query_over_the_number_of_its_tenant_waits() {
+fn query_over_the_concurrency_limit_of_its_tenant_waits() {
     let limited = Limited::start("max_concurrent_queries: 1");
     let http = limited.http();
-    let slow = "max_over_time(quantile_over_time(0.5,vector(time())[1d:1s])[20h:1s])";
     let address = limited.server.address.clone();
     let running = std::thread::spawn(move || {
-        let form = [("query", slow), ("timeout", "5s")];
+        let form = [("query", SLOW), ("timeout", "5s")];
         Http::new(&address).post("/api/v1/query", &form).status
     });
     wait_for("the slow query to run", || {
@@ -257,7 +258,7 @@ fn broken_file_keeps_the_old_overrides_and_is_named_with_line_and_column() {
         .output()
         .unwrap();
     assert!(!output.status.success());
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
-    assert!(told.contains("overrides.yml:2:15: unknown key"), "{told}");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("overrides.yml:2:15: unknown key"), "{text}");
 }

@@ -55,7 +55,7 @@ fn start(folder: &Path) -> Server {
     Server::start(&folder.join("data"), &flags)
 }
 
-/// Sends an instant query with more parameters, as a form.
+/// Sends an instant query with the parameters `more`, as a form.
 fn instant(http: &Http, query: &str, time_ms: i64, more: &[(&str, &str)]) -> Value {
     let time = (time_ms as f64 / 1000.0).to_string();
     let form = [&[("query", query), ("time", &time)][..], more].concat();
@@ -64,7 +64,7 @@ fn instant(http: &Http, query: &str, time_ms: i64, more: &[(&str, &str)]) -> Val
     answer.json()["data"].take()
 }
 
-/// Sends a range query over the last 10 minutes with more parameters, in the URL.
+/// Sends a range query over the last 10 minutes with the parameters `more`, in the URL.
 fn range(http: &Http, query: &str, time_ms: i64, more: &str) -> Value {
     let end = time_ms as f64 / 1000.0;
     let path = format!(

@@ -1,5 +1,5 @@
-//! Pairs of replicas that push the same series: over the wire, after `kill -9`, and with labels of
-//! the operator's choice.
+//! Pairs of replicas that push the same series: over the wire, after `kill -9`, and with configured
+//! labels.
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::{Server, wait_for};

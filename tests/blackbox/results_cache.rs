@@ -52,7 +52,7 @@ fn hits(http: &Http) -> u64 {
 }
 
 /// Returns the answer of a range query over the last 50 minutes.
-fn ask(http: &Http, text: &str, end: i64, more: &[(&str, &str)]) -> Value {
+fn evaluate(http: &Http, text: &str, end: i64, more: &[(&str, &str)]) -> Value {
     let [start, end] = [end - 3_000 * SECOND, end].map(|time| (time / SECOND).to_string());
     let mut form = vec![("query", text), ("start", &start), ("end", &end)];
     if !more.iter().any(|(name, _)| *name == "step") {
@@ -68,9 +68,9 @@ fn ask(http: &Http, text: &str, end: i64, more: &[(&str, &str)]) -> Value {
 #[track_caller]
 fn check(http: &Http, text: &str, end: i64, uses_cache: bool) -> Value {
     let before = hits(http);
-    let expected = ask(http, text, end, &[("nocache", "1")]);
+    let expected = evaluate(http, text, end, &[("nocache", "1")]);
     assert_eq!(hits(http), before, "{text} with nocache");
-    let answer = ask(http, text, end, &[]);
+    let answer = evaluate(http, text, end, &[]);
     assert_eq!(answer, expected, "{text}");
     assert_eq!(hits(http) - before, u64::from(uses_cache), "{text}");
     answer
@@ -127,8 +127,8 @@ fn refreshed_query_uses_the_cache_and_shows_all_changes_of_old_samples() {
     let plain = [("Content-Type", "text/plain")];
     let imported = http.send("/api/v1/import/prometheus", &plain, text.as_bytes());
     assert!(imported.status < 300, "{}", imported.body);
-    let imported = ask(&http, SUM, end, &[]);
-    assert_eq!(imported, ask(&http, SUM, end, &[("nocache", "1")]));
+    let imported = evaluate(&http, SUM, end, &[]);
+    assert_eq!(imported, evaluate(&http, SUM, end, &[("nocache", "1")]));
     assert_ne!(imported, left);
     server.stop();
 }
@@ -158,12 +158,12 @@ fn queries_whose_results_may_not_be_joined_bypass_the_cache() {
         check(&http, text, end, false);
         check(&http, text, end, text != "topk(1, c_total * 2 + 1)");
     }
-    ask(&http, "count(c_total)", end, &[("stats", "all")]);
+    evaluate(&http, "count(c_total)", end, &[("stats", "all")]);
     check(&http, "count(c_total)", end, false);
     // Another phase and another step are other results.
     check(&http, "count(c_total)", end + SECOND, false);
     let before = hits(&http);
-    ask(&http, "count(c_total)", end, &[("step", "16")]);
+    evaluate(&http, "count(c_total)", end, &[("step", "16")]);
     assert_eq!(hits(&http), before);
     let wrong = http.post(
         "/api/v1/query_range",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fails unless Node is here in a version that builds the web page. Debian 12 has an older one.
+# Fails unless a version of Node that can build the web page is installed. Debian 12 has an older one.
 set -eu
 
 needed=20.19

@@ -1,4 +1,4 @@
-//! Collects the files of the web page from `ui/dist` and compresses them, once for each build.
+//! Collects and compresses the files of the web page in `ui/dist`, once for each build.
 //!
 //! Writes `page_files.rs` for `src/api/page/files.rs`: the text of `index.html`, and a table of all
 //! other files with their compressed contents.

@@ -30,7 +30,7 @@ export interface RequestOptions {
   headers?: Record<string, string>;
 }
 
-// What the frame wants of each request: the credential to send, and to hear of its outcome.
+// Hooks of the frame for each request: the credential to send, and a call with the outcome.
 export interface Observer {
   headers: () => Record<string, string>;
   done: (outcome: Outcome<unknown>) => void;
@@ -48,8 +48,8 @@ export function get<T>(path: string, params: Params = {}, options: RequestOption
   return request<T>(`api/v1/${path}${form === "" ? "" : `?${form}`}`, { method: "GET" }, options);
 }
 
-// POST api/v1/PATH with a form: for expressions, which may be longer than addresses may be, and for
-// calls that change something.
+// POST api/v1/PATH with a form: for expressions, which may exceed the length limit of addresses,
+// and for calls that change state.
 export function post<T>(path: string, params: Params = {}, options: RequestOptions = {}): Promise<Outcome<T>> {
   return request<T>(`api/v1/${path}`, { method: "POST", body: formOf(params) }, options);
 }

@@ -1,4 +1,4 @@
-// Failed requests by what the page can do about them.
+// Failed requests, grouped by the reaction of the page.
 
 export type Failure =
   // The request itself is wrong, or its evaluation failed: Prometheus's error type and text.
@@ -11,11 +11,11 @@ export type Failure =
   | { kind: "busy"; status: number; message: string; retryAfter: number }
   // The server replays its log.
   | { kind: "starting"; isStopping: boolean }
-  // Something between the page and Firn answered, or an answer is not what Firn sends.
+  // A proxy answered in place of Firn, or the answer has an unknown form.
   | { kind: "foreign"; status: number; text: string }
   // No answer at all.
   | { kind: "network"; message: string }
-  // The page gave up the request.
+  // The page cancelled the request.
   | { kind: "cancelled" };
 
 const RETRY_AFTER_SECONDS = 5;

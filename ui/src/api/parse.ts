@@ -10,7 +10,7 @@ let worker: Worker | undefined;
 let lastId = 0;
 const waiting = new Map<number, { resolve: (document: unknown) => void; reject: (error: Error) => void }>();
 
-// Returns the JSON document in `bytes`, matrices compacted. Rejects if it is no JSON.
+// Returns the JSON document in `bytes`, matrices compacted. Rejects bytes that are not JSON.
 export async function parse(bytes: ArrayBuffer): Promise<unknown> {
   if (bytes.byteLength < WORKER_FROM_BYTES || typeof Worker === "undefined") {
     const document: unknown = JSON.parse(new TextDecoder().decode(bytes));

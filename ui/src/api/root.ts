@@ -1,5 +1,5 @@
 // The address of this server: the folder of the favicon, which index.html names relative to itself.
-// It is read once, because later changes of the address change what relative links mean.
+// It is read once, because later changes of the address change the base of relative links.
 
 const icon = typeof document === "undefined" ? null : document.querySelector<HTMLLinkElement>("link[rel=icon]");
 

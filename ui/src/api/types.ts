@@ -30,3 +30,9 @@ export type QueryData =
   | { resultType: "matrix"; result: Series[] }
   | { resultType: "scalar"; result: [number, string] }
   | { resultType: "string"; result: [number, string] };
+
+// The samples of an instant vector; none for other data.
+export const samplesOf = (data: QueryData | undefined): Sample[] => (data?.resultType === "vector" ? data.result : []);
+
+// The series of a matrix; none for other data.
+export const seriesOf = (data: QueryData | undefined): Series[] => (data?.resultType === "matrix" ? data.result : []);

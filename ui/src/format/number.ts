@@ -38,7 +38,8 @@ function formatSeconds(value: number, digits: number): string {
 
 const short = (value: number, digits: number): string => String(Number(value.toPrecision(digits)));
 
-function special(value: number): string {
+// The text of a value that is not finite, as the API writes it.
+export function special(value: number): "NaN" | "+Inf" | "-Inf" {
   if (Number.isNaN(value)) return "NaN";
   return value > 0 ? "+Inf" : "-Inf";
 }
@@ -53,7 +54,7 @@ export function formatGrouped(value: number): string {
   return grouped.format(value);
 }
 
-// "1 target", "3 targets"; the plural is given where it is not just an s.
+// "1 target", "3 targets"; callers give a plural that is not the singular with an s.
 export function counted(count: number, one: string, many = `${one}s`): string {
   return `${formatGrouped(count)} ${count === 1 ? one : many}`;
 }

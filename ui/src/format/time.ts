@@ -51,7 +51,7 @@ export function formatExact(ms: number, zone = "browser"): string {
 
 export const formatDay = (ms: number, zone = "browser"): string => parts(ms, zone).day;
 
-// "19:04", with seconds if asked.
+// "19:04", with seconds on request.
 export function formatClock(ms: number, zone = "browser", withSeconds = false): string {
   const { clock, seconds } = parts(ms, zone);
   return withSeconds ? `${clock}:${seconds}` : clock;
@@ -84,7 +84,7 @@ export function parseTime(text: string | undefined): number | undefined {
   return Number.isNaN(ms) ? undefined : ms;
 }
 
-// Milliseconds of a time typed in the zone of the page, or in any form that parseUtc takes with a zone.
+// Milliseconds of a time typed in the zone of the page, or in any form of parseUtc that has a zone.
 export function parseIn(text: string, zone: string): number | undefined {
   const asUtc = parseUtc(text);
   if (asUtc === undefined || /(Z|[+-]\d\d:\d\d)$/.test(text.trim()) || /^\d+(\.\d+)?$/.test(text.trim())) return asUtc;

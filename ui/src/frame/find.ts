@@ -1,4 +1,4 @@
-// What "Find anything" finds: pages, metrics, jobs, targets, rules, alerts, queries and settings.
+// The entries of "Find anything": pages, metrics, jobs, targets, rules, alerts, queries and settings.
 
 import { functionHelp, FUNCTIONS } from "../query/functions";
 import { readHistory, readSaved } from "../query/history";
@@ -25,7 +25,7 @@ const graph = (expr: string) => (): void => {
   address.go("/query", { "g0.expr": expr, "g0.tab": "graph" });
 };
 
-// Things of each kind; kinds that are found first stand first.
+// Things of each kind; earlier kinds come first in the results.
 export function things(routes: readonly Route[], metrics: readonly string[]): Found[][] {
   return [
     routes.map(({ path, title }) => ({ name: title, kind: "page", open: () => { address.go(path); } })),

@@ -38,7 +38,7 @@ const added = new Set<PageKey>();
 
 export const pageKeys = (): readonly PageKey[] => [...own, ...added];
 
-// Adds keys; returns how to remove them, so that an effect can return it.
+// Adds keys; returns a function that removes them, as effects require.
 export function addKeys(...keys: PageKey[]): () => void {
   for (const key of keys) added.add(key);
   return () => {

@@ -16,7 +16,7 @@ export interface Route {
   load: () => Promise<{ default: Component }>;
   // Whether the top bar has the time range.
   hasRange?: boolean;
-  // Seconds between refreshes unless the reader chooses; 0 for none.
+  // Seconds between refreshes until the reader chooses an interval; 0 for none.
   refresh?: number;
   // Shown only if the server is a node of a cluster.
   needsCluster?: boolean;

@@ -1,4 +1,4 @@
-// What the frame shows of the server: its mode, counts beside the pages, links of the operator.
+// Facts of the server in the frame: its mode, counts beside the pages, links of the operator.
 
 import { get } from "../api/client";
 import { Resource } from "../state/resource.svelte";
@@ -22,7 +22,7 @@ interface Targets {
 
 const EVERY_SECONDS = 15;
 
-// Member of index.html that the server fills.
+// A meta element of index.html, which the server fills.
 function meta(name: string): string {
   return document.querySelector<HTMLMetaElement>(`meta[name="firn:${name}"]`)?.content ?? "";
 }

@@ -8,7 +8,7 @@ dark?.addEventListener("change", (event) => {
   prefersDark = event.matches;
 });
 
-// The theme in force: what canvases read to draw again when it changes.
+// The theme in force. Canvases read it in effects, which draw again after a change.
 export function theme(): "light" | "dark" {
   if (settings.theme === "system") return prefersDark ? "dark" : "light";
   return settings.theme;

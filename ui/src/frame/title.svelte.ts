@@ -1,11 +1,11 @@
-// The title of the document: what the page shows, and the name that the operator gave to the server.
+// The title of the document: the content of the page, and the name of the server from its operator.
 
 // index.html carries the name as its title.
 const NAME = typeof document === "undefined" ? "Firn" : document.title;
 
 let own = $state<string>();
 
-// Sets what the page shows, for example its expression; undefined for the title of the page.
+// Sets the first part of the title, for example its expression; undefined for the title of the page.
 export function setTitle(text: string | undefined): void {
   own = text;
 }

@@ -1,5 +1,5 @@
 // Colours of series. The eight colours are tokens of the theme (`--series-1` to `--series-8`); from the ninth
-// series on they come again dashed, then dotted. A series keeps its colour as long as its panel
+// series on they repeat dashed, then dotted. A series keeps its colour as long as its panel
 // lives: refreshes, sorts and filters do not change it.
 
 export const COLOURS = 8;

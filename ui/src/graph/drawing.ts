@@ -1,4 +1,4 @@
-// What a plot shows inside its axes: lines or the cells of a heat map.
+// The content of a plot inside its axes: lines or the cells of a heat map.
 
 import type { Steps } from "./matrix";
 import { paintFocus, paintScene, type Frame } from "./paint";

@@ -1,11 +1,11 @@
-// Answers with more series than eyes can follow: which are drawn, and which changes of the
-// expression would make them fewer.
+// Answers with more series than eyes can follow: the drawn ones, and changes of the
+// expression that reduce their number.
 
 import { labelName } from "../format/labels";
-import type { Labels } from "./matrix";
+import { valuesByLabel, type Labels } from "./matrix";
 
-// Series that a panel asks for, and series that it draws unless told otherwise.
-export const ASKED_MAX = 1000;
+// Series that a panel requests, and series that it draws by default.
+export const REQUESTED_MAX = 1000;
 export const DRAWN_MAX = 100;
 
 // The `count` series with the largest value, in the order of the answer.
@@ -32,15 +32,7 @@ export interface Narrowing {
 
 // Labels with more than one value, those with the fewest values last.
 export function narrowings(all: readonly Labels[], count = 4): Narrowing[] {
-  const values = new Map<string, Set<string>>();
-  for (const labels of all) {
-    for (const [name, value] of Object.entries(labels)) {
-      let set = values.get(name);
-      if (set === undefined) values.set(name, (set = new Set()));
-      set.add(value);
-    }
-  }
-  return [...values]
+  return [...valuesByLabel(all)]
     .filter(([name, set]) => name !== "__name__" && name !== "le" && set.size > 1)
     .map(([label, set]) => ({ label, values: set.size }))
     .sort((a, b) => b.values - a.values)

@@ -1,8 +1,9 @@
-// The answer of a range query on the steps that were asked for: one array of times for all series,
+// The answer of a range query on the requested steps: one array of times for all series,
 // and for each series one value a step. Missing samples are places without a value, so that lines
 // break where data is missing, and series can be added, stacked and compared step by step.
 
 import { selectorOf } from "../format/labels";
+import { special } from "../format/number";
 import type { Histogram, Labels, Series } from "../api/types";
 
 export type { Labels } from "../api/types";
@@ -60,18 +61,13 @@ function toColumn(series: Series, { start, step }: Steps, count: number): Column
     if (!(at >= 0 && at < count)) continue;
     const value = series.values[i] ?? NaN;
     if (Number.isFinite(value)) values[at] = value;
-    else column.specials.push({ at, text: specialName(value) });
+    else column.specials.push({ at, text: special(value) });
   }
   for (const [time, value] of series.histograms) {
     const at = place(time);
     if (at >= 0 && at < count) column.histograms.push({ at, value });
   }
   return column;
-}
-
-function specialName(value: number): Special["text"] {
-  if (value === Infinity) return "+Inf";
-  return value === -Infinity ? "-Inf" : "NaN";
 }
 
 // Key of a series that is the same in each answer that contains it.
@@ -86,6 +82,19 @@ export function sharedLabels(all: Labels[]): Labels {
   if (first === undefined || rest.length === 0) return {};
   const isShared = ([name, value]: [string, string]) => rest.every((labels) => labels[name] === value);
   return Object.fromEntries(Object.entries(first).filter(isShared));
+}
+
+// The values of each label name.
+export function valuesByLabel(all: readonly Labels[]): Map<string, Set<string>> {
+  const values = new Map<string, Set<string>>();
+  for (const labels of all) {
+    for (const [name, value] of Object.entries(labels)) {
+      let set = values.get(name);
+      if (set === undefined) values.set(name, (set = new Set()));
+      set.add(value);
+    }
+  }
+  return values;
 }
 
 // Labels of a series without those that all share.

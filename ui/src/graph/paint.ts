@@ -25,7 +25,7 @@ export function places({ left, top, width, height, from, to, limits: [min, max],
   const x = (time: number) => left + ((time - from) / (to - from || 1)) * width;
   if (!isLog) return { x, y: (value) => top + (1 - (value - min) / (max - min)) * height };
   const [low, high] = [Math.log(min), Math.log(max)];
-  // Values without a logarithm lie below the axis.
+  // Values without a logarithm have no place on the axis.
   const y = (value: number) => (value > 0 ? top + (1 - (Math.log(value) - low) / (high - low)) * height : NaN);
   return { x, y };
 }

@@ -10,7 +10,7 @@ const WHEEL_PAUSE_MS = 160;
 // Share of the range for one notch of a wheel.
 const NOTCH = 0.1;
 
-// Returns what stops listening.
+// Returns a function that stops listening.
 export function listenForPan(plot: uPlot, { onpan }: PanEvents): () => void {
   let from: number | undefined;
   const move = ({ clientX }: MouseEvent) => {

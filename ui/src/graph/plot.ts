@@ -1,5 +1,5 @@
-// A plot on the page. uPlot draws the axes and the grid and follows the pointer; what lies between the
-// axes draws itself, because a line that is brought forward must not draw a thousand others again.
+// A plot on the page. uPlot draws the axes and the grid and follows the pointer; a Drawing draws the
+// content, because a line that is brought forward must not redraw a thousand others.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -13,7 +13,7 @@ import { timeLabels, zoneOffset } from "./zone";
 import { listenForPan } from "./pan";
 import { listenForTouch } from "./touch";
 
-// What is under the pointer: an item and a step, and the place of the pointer in the plot.
+// The item and step under the pointer, and the place of the pointer in the plot.
 export interface Pointed {
   item: number;
   at: number;
@@ -98,7 +98,7 @@ export class Plot {
     this.events.onpoint(undefined);
   };
 
-  // uPlot wants a series: an empty one stands for all items.
+  // uPlot requires a series: an empty one represents all items.
   #data(): uPlot.AlignedData {
     const { steps } = this.#drawing;
     const times = Array.from({ length: countSteps(steps) }, (_, i) => steps.start + i * steps.step);
@@ -145,7 +145,7 @@ export class Plot {
     }
   }
 
-  // What is nearest to the pointer. Pointers of other panels move the vertical line alone.
+  // Finds the item nearest to the pointer. Pointers of other panels move the vertical line alone.
   #point(): void {
     const { left = -1, top = -1 } = this.#plot.cursor;
     if (left < 0 || top < 0 || !this.#plot.over.matches(":hover, .touched")) return;

@@ -1,4 +1,4 @@
-// What a graph draws: lines in their order, and how their values become places.
+// The content of a graph: lines in their order, and the limits of the value axis.
 
 import { axisRange, logRange } from "./ticks";
 import { bounds } from "./bounds";
@@ -19,7 +19,7 @@ export interface Scene {
   steps: Steps;
   times: Float64Array;
   lines: Line[];
-  // What is drawn of each line: its values, or its upper edge in a stack.
+  // The drawn edge of each line: its values, or its upper edge in a stack.
   edges: Float64Array[];
   drawing: DrawStyle;
   isLog: boolean;

@@ -1,6 +1,6 @@
 // Stacked values: each series begins where the one below ends.
 
-// Upper edges of stacked series; the first series lies at the bottom. A missing sample adds
+// Upper edges of stacked series; the first series is at the bottom. A missing sample adds
 // nothing, and its edge is missing. With `share`, each step adds up to 1.
 export function stack(columns: readonly Float64Array[], share = false): Float64Array[] {
   const length = columns[0]?.length ?? 0;

@@ -6,7 +6,7 @@ interface TouchHandlers {
   onselect: (start: number, end: number) => void;
 }
 
-// Returns what stops listening.
+// Returns a function that stops listening.
 export function listenForTouch(plot: uPlot, { onselect }: TouchHandlers): () => void {
   const { over } = plot;
   const places = new Map<number, number>();
@@ -35,7 +35,7 @@ export function listenForTouch(plot: uPlot, { onselect }: TouchHandlers): () => 
     places.delete(event.pointerId);
     if (places.size === 0) over.classList.remove("touched");
     if (from === undefined) return;
-    // What lay between the fingers at first lies between them now.
+    // The range between the fingers at the start is now between their new places.
     const scale = (from[1] - from[0]) / Math.max(1, to[1] - to[0]);
     const left = from[0] - to[0] * scale;
     const right = left + over.clientWidth * scale;

@@ -1,5 +1,5 @@
 // The unit of the values of an expression: from the metadata and the name of its metric, and from
-// what functions do to it.
+// the functions applied to it.
 
 export type Unit = "none" | "bytes" | "seconds" | "ratio" | "time";
 
@@ -27,7 +27,7 @@ export function metricNames(expr: string): string[] {
   const names: string[] = [];
   const bare = expr
     .replace(/#[^\n]*/g, " ")
-    // A name outside the classic alphabet stands in the braces: {"my.metric", job="x"}.
+    // The braces contain a name outside the classic alphabet: {"my.metric", job="x"}.
     .replace(/\{\s*"((?:[^"\\]|\\.)*)"\s*(?:,[^}]*)?\}/g, (_, name: string) => {
       names.push(name);
       return " ";
@@ -46,7 +46,7 @@ export function metricNames(expr: string): string[] {
   return names;
 }
 
-// What a metric counts or measures, by its name; the metadata's unit wins.
+// The measure of a metric by its name; the metadata's unit wins.
 export function nameMeasure(name: string, declared = ""): Measure {
   const base = name.replace(/_(total|sum|bucket)$/, "");
   const noun = /_total$/.test(name) ? (base.split(/[_:]/).at(-1) ?? "") : "";

@@ -1,18 +1,17 @@
 // Values with their unit: short on axes and in legends, or with all digits in tables.
 
 import { formatNumber } from "../format/number";
+import { formatUtc } from "../format/time";
 import type { Measure } from "./units";
 
 // A short text for legends and tooltips, such as "29.34M" or "2.4 MiB/s".
 export function shortText(value: number, measure: Measure, digits = 4): string {
-  if (measure.unit === "time" && Number.isFinite(value)) return timeText(value);
+  if (measure.unit === "time" && Number.isFinite(value)) return formatUtc(value * 1000);
   const unit = measure.unit === "none" ? "" : measure.unit;
   return formatNumber(value, unit, digits) + (measure.perSecond && Number.isFinite(value) ? "/s" : "");
 }
 
-const timeText = (seconds: number) => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
-
-// A text for the value axis: "/s" stands in the name of the axis instead.
+// A text for the value axis: the name of the axis has "/s" instead.
 export const axisText = (value: number, measure: Measure, digits: number) =>
   shortText(value, { ...measure, perSecond: false }, digits);
 

@@ -21,7 +21,7 @@ export function zoneOffset(seconds: number, zone: string): number {
   return Date.UTC(year, month - 1, day, hour, minute, second) / 1000 - Math.floor(seconds);
 }
 
-// Labels of times; the day stands below the first one and where it changes.
+// Labels of times; the day is below the first label and at each change.
 export function timeLabels(times: readonly number[], zone: string): string[] {
   const first = times[0] ?? 0;
   const distance = (times[1] ?? first + 60) - first;

@@ -137,7 +137,7 @@ export function merge(all: readonly HistogramGroup[]): CellColumn[] {
     }));
 }
 
-// Value below which the share `q` of the observations of a step lies, by linear interpolation in
+// The quantile `q` of the observations of a step, by linear interpolation in
 // its bucket; the finite bound where the bucket is open.
 export function quantile(column: CellColumn, q: number): number {
   const rank = q * column.cells.reduce((sum, cell) => sum + cell.count, 0);

@@ -122,7 +122,7 @@ export function heat(scene: HeatScene): Drawing {
       context.lineWidth = 2 * frame.ratio;
       context.strokeRect(left, y(high), Math.max(3, right - left), Math.max(3, y(low) - y(high)));
     },
-    // Bounds that lie too close to each other share a line.
+    // Bounds too close to each other share a line.
     ticks: (_min, _max, count) => {
       const found: number[] = [];
       for (const bound of scene.axis.bounds) {

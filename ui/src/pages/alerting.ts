@@ -1,6 +1,7 @@
 // Alerts and rules as the pages show them: the rules of all groups in one list, worst first.
 
 import type { Labels } from "../api/types";
+import { labelName, quote } from "../format/labels";
 import type { Alert, AlertState, AlertingRule, Rule, RuleGroup } from "./answers";
 
 // A rule with the group that it belongs to.
@@ -60,20 +61,16 @@ export function secondsToFiring(rule: AlertingRule, alert: Alert, nowMs: number)
   return Math.max(0, rule.duration - (nowMs - since) / 1000);
 }
 
-const quoted = (value: string) => JSON.stringify(value);
-
 // The labels of an alert as matchers of a silence, as `amtool silence add` reads them.
 export const silenceMatchers = (labels: Labels): string =>
-  Object.entries(labels).map(([name, value]) => `${name}=${quoted(value)}`).join(" ");
+  Object.entries(labels).map(([name, value]) => `${name}=${quote(value)}`).join(" ");
 
 // The selector of the series `ALERTS` of a rule.
 export function alertsSelector(rule: AlertingRule): string {
   const fixed = Object.entries(rule.labels ?? {}).filter(([, value]) => !value.includes("{{"));
   const matchers = [["alertname", rule.name] as const, ...fixed];
-  return `ALERTS{${matchers.map(([name, value]) => `${labelName(name)}=${quoted(value)}`).join(", ")}}`;
+  return `ALERTS{${matchers.map(([name, value]) => `${labelName(name)}=${quote(value)}`).join(", ")}}`;
 }
-
-const labelName = (name: string) => (/^[a-zA-Z_]\w*$/.test(name) ? name : quoted(name));
 
 // The address of an annotation, if it is one that a browser may open safely.
 export function linkOf(text: string): string | undefined {

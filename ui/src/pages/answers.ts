@@ -251,33 +251,7 @@ export interface EndedQuery {
   durationSeconds: number;
 }
 
-// `/api/v1/status/discards`
-export interface Discard {
-  reason: string;
-  sender: { kind: string; job?: string; group?: string; tenant?: string; address?: string | null };
-  job: string;
-  samples: number;
-  writes: number;
-  // In seconds since the epoch.
-  first: number;
-  last: number;
-  example: string;
-}
-
-// `/api/v1/metadata`
-export interface MetricMetadata {
-  type: string;
-  unit: string;
-  help: string;
-}
-
-// `/api/v1/cardinality/label_names` and `/label_values`
-export interface LabelNamesAnswer {
-  label_values_count_total: number;
-  label_names_count: number;
-  cardinality: { label_name: string; label_values_count: number }[];
-}
-
+// `/api/v1/cardinality/label_values`
 export interface LabelValuesAnswer {
   series_count_total: number;
   labels: {

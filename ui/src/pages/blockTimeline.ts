@@ -1,5 +1,5 @@
 // The blocks of the store on a time line: one row for each level, so that blocks of one time that wait
-// for a merge stand below each other.
+// for a merge are below each other.
 
 import type { Block } from "./answers";
 

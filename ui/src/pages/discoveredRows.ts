@@ -27,7 +27,7 @@ export function discoveredRows({ activeTargets, droppedTargets = [] }: TargetsAn
   ];
 }
 
-// Keys of a relabelling rule whose value is the default say nothing.
+// Default values of a relabelling rule, which the text of a rule omits.
 const DEFAULTS: Record<string, unknown> = { separator: ";", regex: "(.*)", replacement: "$1", action: "replace" };
 
 // A relabelling rule in one line, without its defaults.

@@ -1,4 +1,4 @@
-// Whether everything is well, as a few words that lead to the pages with the details.
+// The health of the server as short texts, each with the page that has the details.
 
 import { counted, formatGrouped, formatNumber } from "../format/number";
 import { parseTime } from "../format/time";
@@ -64,7 +64,7 @@ function storageFacts(metrics: SelfMetrics): HealthFact[] {
   return facts;
 }
 
-// What the credential may not read, or the mode of the server does not have, is left out.
+// Parts that the credential may not read, or that the server lacks in its mode, are left out.
 export function healthFacts(
   runtime: RuntimeAnswer | undefined,
   targets: readonly ActiveTarget[] | undefined,

@@ -1,4 +1,4 @@
-// What relabelling did to the labels of a target: label sets side by side, by name.
+// Changes of the labels of a target by relabelling: label sets side by side, by name.
 
 import type { Labels } from "../api/types";
 
@@ -17,7 +17,7 @@ function changeOf(before: string | undefined, after: string | undefined): LabelC
   return after === undefined ? "dropped" : "changed";
 }
 
-// Compares two label sets. What changed comes first, then the rest, each by name.
+// Compares two label sets. Changed labels come first, then the others, both sorted by name.
 export function compareLabels(before: Labels, after: Labels): ComparedLabel[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
   const compared = names.map((name) => {

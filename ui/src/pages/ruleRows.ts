@@ -1,4 +1,4 @@
-// Rules as the pages search them, and groups with what Firn measured of them.
+// Searchable rules, and groups with their own metrics.
 
 import { searchText, type Filterable } from "../parts/filter";
 import type { PlacedRule } from "./alerting";
@@ -14,7 +14,7 @@ export function filterableRule({ rule, group }: PlacedRule): Filterable {
   return { text, labels: { ...rule.labels, group: group.name, file: group.file, type: rule.type } };
 }
 
-// An alert as filters see it: what is said of its rule, and its own labels and annotations.
+// An alert as filters see it: the texts and labels of its rule, and its own labels and annotations.
 export function filterableAlert(ofRule: Filterable, { labels, annotations }: Alert): Filterable {
   const own = searchText(...Object.values(labels), ...Object.values(annotations ?? {}));
   return { text: `${ofRule.text} ${own}`, labels: { ...ofRule.labels, ...labels } };

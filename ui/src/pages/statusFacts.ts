@@ -24,7 +24,7 @@ export function statusFacts(build: BuildAnswer, runtime: RuntimeAnswer, now: num
   if (runtime.corruptionCount > 0) {
     facts.push({ name: "Damage", value: counted(runtime.corruptionCount, "damaged range"), field: "corruptionCount", tone: "bad" });
   }
-  // A second is within what the request itself takes.
+  // Smaller differences may come from the duration of the request.
   if (drift > 30) facts.push({ name: "Clock", value: `differs from this browser by ${spell(Math.round(drift))}`, field: "serverTime", tone: "warn" });
   return facts;
 }

@@ -84,7 +84,7 @@ export function diskParts(metrics: SelfMetrics): DiskPart[] {
   return parts.filter(({ bytes }) => bytes > 0).sort((a, b) => b.bytes - a.bytes);
 }
 
-// The limits of the retention, and which block leaves next because of its time.
+// The limits of the retention, and the time until the oldest block is deleted.
 export function retentionText(metrics: SelfMetrics, blocks: readonly Block[], now: number): string {
   const value = (name: string) => metrics.value(`${STORAGE}retention_limit_${name}`) ?? 0;
   const limits = [
@@ -106,7 +106,7 @@ export interface WorkProgress {
   text: string;
 }
 
-// What a cut or a compaction does now, or what the last one took.
+// The progress of a cut or a compaction, or the duration of the last one.
 export function workProgress(name: string, work: BlockWork): WorkProgress {
   if (!work.running) {
     const text = work.lastDurationSeconds > 0 ? `the last one took ${spell(work.lastDurationSeconds)}` : "none since the start";

@@ -1,4 +1,4 @@
-// Rows of the page of targets: what the scrape jobs report, joined with what the targets delivered.
+// Rows of the page of targets: the states of the scrape jobs, joined with the delivered samples.
 
 import type { Labels, Sample, Series } from "../api/types";
 import { parseDuration } from "../format/duration";
@@ -6,7 +6,7 @@ import { searchText, type Filterable } from "../parts/filter";
 import { runsOf, secondsIn, type Run } from "../parts/runs";
 import type { ActiveTarget } from "./answers";
 
-// What a target delivered, from the series that each scrape writes.
+// Delivered samples of a target, from the series that each scrape writes.
 export interface Delivery {
   // Samples scraped, and those left by `metric_relabel_configs`.
   scraped?: number;

@@ -1,5 +1,5 @@
-// Lines of YAML in colour. The tokens of a line joined are the line itself, so nothing is lost that the
-// tokenizer does not understand.
+// Lines of YAML in colour. The tokens of a line joined are the line itself, so text of unknown
+// syntax is kept.
 
 export type YamlKind = "key" | "string" | "figure" | "word" | "comment" | "punctuation" | "plain";
 

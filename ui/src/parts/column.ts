@@ -5,9 +5,9 @@ export interface Column {
   label: string;
   // Explanation on hover, such as the name of the field in the API. Names a column without a label.
   title?: string;
-  // CSS width; columns without one share what is left.
+  // CSS width; columns without one share the remaining width.
   width?: string;
   isNumeric?: boolean;
-  // Which direction the first click on the head gives; columns without it cannot be sorted by.
+  // Direction of the first click on the head; a column without it is not sortable.
   sort?: "ascending" | "descending";
 }

@@ -9,19 +9,19 @@
 
 import type { Labels } from "../api/types";
 
-// What a filter looks at. Words are searched in `text`, which `searchText` makes.
+// An item of a filtered list. Filters search words in `text`, which `searchText` makes.
 export interface Filterable {
   text: string;
   labels: Labels;
 }
 
-// Joins what words can find. It is in lower case, so that a key pressed in a list of thousands need not
+// Joins the searchable texts of an item in lower case, so that a key pressed in a list of thousands need not
 // convert them all again.
 export const searchText = (...parts: string[]): string => parts.join(" ").toLowerCase();
 
 export type Filter = (item: Filterable) => boolean;
 
-// The result of parsing: a filter, or what is wrong with the text.
+// The result of parsing: a filter, or the mistake in the text.
 export type ParsedFilter = { filter: Filter } | { problem: string };
 
 const TERM = /\s*(?:([a-zA-Z_][\w.]*)(=~|!~|!=|=)("(?:[^"\\]|\\.)*"?|\S*)|"((?:[^"\\]|\\.)*)"?|(\S+))/gy;

@@ -42,6 +42,13 @@ export function sorted<T>(items: readonly T[], key: (item: T) => SortKey, isDesc
   return keyed.map(({ item }) => item);
 }
 
+// Returns the items in an order of the address, by the key of its column; undefined without such an order.
+export function sortedBy<T>(items: readonly T[], order: string, keys: Record<string, (item: T) => SortKey>): T[] | undefined {
+  const wanted = parseOrder(order);
+  const key = keys[wanted?.column ?? ""];
+  return wanted && key && sorted(items, key, wanted.isDescending);
+}
+
 // Lists of the items with the same key, in the order of the keys.
 export function grouped<T>(items: readonly T[], key: (item: T) => string): [string, T[]][] {
   const groups = new Map<string, T[]>();

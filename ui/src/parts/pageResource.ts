@@ -1,11 +1,10 @@
-// Answers that a whole page shows: refreshed as often as the reader wants, unless that would move what
-// somebody reads.
+// Answers that a whole page shows: refreshed at the chosen interval, except while a refresh would
+// move rows under the reader.
 
-import { onDestroy } from "svelte";
 import type { Failure, Outcome } from "../api/client";
 import { refreshOf } from "../frame/routes";
 import { address } from "../state/address.svelte";
-import { Resource } from "../state/resource.svelte";
+import { useResource, type Resource } from "../state/resource.svelte";
 import { time } from "../state/time.svelte";
 
 type Data<O> = O extends { ok: true; data: infer T } ? T : never;
@@ -13,7 +12,7 @@ type Data<O> = O extends { ok: true; data: infer T } ? T : never;
 export interface PageOptions<T> {
   // True while a row is open.
   isHeld?: () => boolean;
-  // Whether the data is about to be complete: it is asked for again soon.
+  // Whether the data will soon be complete: the page then requests it again after SOON_SECONDS.
   isSoon?: (data: T) => boolean;
 }
 
@@ -25,16 +24,12 @@ export function usePageResource<T>(
   { isHeld = () => false, isSoon = () => false }: PageOptions<T> = {},
 ): Resource<T> {
   const hasSelection = () => getSelection()?.isCollapsed === false;
-  const resource: Resource<T> = new Resource(ask, {
+  const resource: Resource<T> = useResource(ask, {
     every: () => {
       const pause = refreshOf(address.path, time.refresh);
       return pause > 0 && resource.data !== undefined && isSoon(resource.data) ? Math.min(pause, SOON_SECONDS) : pause;
     },
     isHeld: () => hasSelection() || isHeld(),
-  });
-  void resource.load();
-  onDestroy(() => {
-    resource.stop();
   });
   return resource;
 }
@@ -53,14 +48,14 @@ export async function all<R extends Record<string, Promise<Outcome<unknown>>>>(
   return succeed(data as { [K in keyof R]: Data<Awaited<R[K]>> });
 }
 
-// A request without whose data the page can do: where the server refuses it, or does not know its path,
-// a part of the page is missing. Other failures concern the whole page.
+// A request for an optional part of the page: the part is missing if the server refuses the request or
+// has no such path. Other failures concern the whole page.
 export async function optional<T>(request: Promise<Outcome<T>>): Promise<Outcome<T | undefined>> {
   const outcome = await request;
   return outcome.ok || !isRefusal(outcome.failure) ? outcome : succeed(undefined);
 }
 
-// The outcome of a request that is not made, because the mode of the server has no answer.
+// The outcome of a request that is not made, because the server lacks the endpoint in its mode.
 export const absent = (): Promise<Outcome<undefined>> => Promise.resolve(succeed(undefined));
 
 function isRefusal(failure: Failure): boolean {

@@ -5,7 +5,7 @@ export interface Slice {
   // Index of the first row to draw, and of the row after the last one.
   start: number;
   end: number;
-  // Heights of what is left out above and below.
+  // Heights of the rows left out above and below.
   above: number;
   below: number;
 }
@@ -32,7 +32,7 @@ export function sliceOf(heights: readonly number[], top: number, bottom: number)
   return { start, end, above, below: Math.max(0, total - drawn) };
 }
 
-// Makes equal identifiers differ: what a server lists twice must not break the page.
+// Makes equal identifiers differ, because entries that a server lists twice must not break the page.
 export function uniqueIds(ids: readonly string[]): string[] {
   const seen = new Map<string, number>();
   return ids.map((id) => {

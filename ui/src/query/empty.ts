@@ -26,7 +26,7 @@ export type Reason =
   | { kind: "filtered" };
 
 const HOUR = 3600;
-// How far back a sample is looked for, in steps that get longer, so that the usual case is quick.
+// Windows of the search for the newest sample. They grow, so that the usual case is quick.
 const WINDOWS = [HOUR, 6 * HOUR, 24 * HOUR, 7 * 24 * HOUR, 30 * 24 * HOUR];
 const NEAREST = 3;
 
@@ -69,7 +69,7 @@ async function intervalOf(match: string, end: number, signal: AbortSignal): Prom
 
 async function exists(match: string, start: number, end: number, signal: AbortSignal): Promise<boolean> {
   const outcome = await get<unknown[]>("series", { "match[]": match, start, end, limit: 1 }, { signal });
-  // Without an answer nothing can be said of this selector.
+  // Without an answer the selector counts as one with samples.
   return !outcome.ok || outcome.data.length > 0;
 }
 
@@ -127,7 +127,7 @@ function fits(pattern: string, value: string): boolean {
   try {
     return new RegExp(`^(?:${pattern})$`).test(value);
   } catch {
-    // RE2 has forms that the browser lacks: nothing is said of them.
+    // RE2 has forms that the browser lacks: they count as matches.
     return true;
   }
 }

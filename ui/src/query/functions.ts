@@ -128,7 +128,7 @@ export const AGGREGATIONS = parse(AGGREGATION_TABLE);
 // Help of a function or aggregation; undefined for other words.
 export const functionHelp = (name: string) => FUNCTIONS.get(name) ?? AGGREGATIONS.get(name);
 
-// Durations that ranges have most often, offered inside brackets.
+// The most frequent durations of ranges, offered inside brackets.
 export const DURATIONS: readonly (readonly [string, string])[] = [
   ["1m", "one minute"],
   ["5m", "five minutes"],

@@ -1,10 +1,10 @@
-// Mistakes that give an answer, but not the one that was meant. Each hint is certain from the expression
+// Mistakes that give a valid but unintended answer. Each hint is certain from the expression
 // alone, and each has a change of the expression that avoids it.
 
 import { listOf, isText, Stored } from "../state/stored";
 
 export interface Hint {
-  // Under which the reader switches it off.
+  // Identifier under which the reader switches the hint off.
   id: string;
   text: string;
   why: string;
@@ -15,7 +15,7 @@ export interface Hint {
 
 const WINDOW = "5m";
 const BUCKETS = /histogram_quantile\s*\(/;
-// Buckets that no function of counters takes: the selector stands alone or below an aggregation.
+// Buckets that no function of counters takes: the selector is alone or below an aggregation.
 const PLAIN_BUCKETS = /([a-zA-Z_:][\w:]*_bucket(?:\s*\{[^}]*\})?)(?!\s*[[{\w])/;
 const GROUPING = /\bby\s*\(([^)]*)\)/;
 const COUNTER = /^[a-zA-Z_:][\w:]*_total(?:\s*\{[^}]*\})?$/;
@@ -56,7 +56,7 @@ function growingCounter(expr: string): Hint | undefined {
   return {
     id: "growing-counter",
     text: "A counter only grows, and starts at zero with its process.",
-    why: "The height of a counter depends on how long its process has run. Its rate tells how much happens per second, and takes restarts into account. The increase tells how much happened in a window.",
+    why: "The height of a counter depends on how long its process has run. Its rate is its growth per second, and takes restarts into account. Its increase is its growth in a window.",
     expr: `rate(${trimmed}[${WINDOW}])`,
     action: "Show per second",
   };

@@ -1,4 +1,4 @@
-// The unit of a panel: what the reader chose, or what the expression suggests.
+// The unit of a panel: the choice of the reader, or the unit that the expression suggests.
 
 import { measure, NO_MEASURE, type Measure, type Unit } from "../graph/units";
 import type { PanelState } from "./panels";

@@ -5,7 +5,7 @@ import { helpOf } from "./editor/completion";
 import { metadata } from "./names";
 
 let known = $state.raw<ReadonlyMap<string, MetricHelp>>(new Map());
-let isAsked = false;
+let isRequested = false;
 
 // The declared unit of a metric; undefined until it is known, or if there is none.
 export function declaredUnit(metric: string): string | undefined {
@@ -13,8 +13,8 @@ export function declaredUnit(metric: string): string | undefined {
 }
 
 export function loadUnits(): void {
-  if (isAsked) return;
-  isAsked = true;
+  if (isRequested) return;
+  isRequested = true;
   void metadata().then((found) => {
     known = found;
   });

@@ -1,5 +1,5 @@
 // Names and values of the server for completion, kept for half a minute. A request that fails means no
-// suggestions; the query itself tells what is wrong.
+// suggestions; the error of the query itself names the cause.
 
 import { get } from "../api/client";
 import { time } from "../state/time.svelte";
@@ -9,12 +9,6 @@ import { readHistory } from "./history";
 const KEPT_MS = 30_000;
 const METRICS_MAX = 20_000;
 const VALUES_MAX = 1000;
-
-interface Metadata {
-  type: string;
-  unit: string;
-  help: string;
-}
 
 interface Features {
   promql?: Record<string, boolean>;
@@ -74,7 +68,7 @@ export async function labelValues(label: string, match: string | undefined, word
 }
 
 async function loadMetadata(): Promise<ReadonlyMap<string, MetricHelp>> {
-  const outcome = await get<Record<string, Metadata[]>>("metadata", { limit_per_metric: 1 });
+  const outcome = await get<Record<string, MetricHelp[]>>("metadata", { limit_per_metric: 1 });
   if (!outcome.ok) return new Map();
   return new Map(Object.entries(outcome.data).flatMap(([name, [first]]) => (first ? [[name, first] as const] : [])));
 }
@@ -83,7 +77,7 @@ export const metadata = () => cached("metadata", loadMetadata);
 
 const refused = new Set<string>();
 
-// Reads once which parts of the language this server has switched off.
+// Reads the parts of the language that this server has switched off.
 export async function loadFeatures(): Promise<void> {
   const outcome = await get<Features>("features");
   if (!outcome.ok) return;

@@ -1,6 +1,6 @@
 // Panels in the address. The parameters of Prometheus's page (`g0.expr`, `g0.tab`, `g0.step_input`,
-// ...) are read, in their old forms too, and written; those that only this page has stand beside
-// them. A value that is not understood is kept as it is until the reader changes it.
+// ...) are read, in their old forms too, and written; parameters of this page alone are
+// added. An unknown value is kept until the reader changes it.
 
 import { parseDuration } from "../format/duration";
 import { STYLES, type DrawStyle } from "../graph/drawStyle";
@@ -62,7 +62,7 @@ const NAMES = [
   "y_axis_min", "y_axis_max", "scale", "unit", "hide", "series", "own_range", "off", "sort", "search",
 ];
 
-// The panels of an address, in the order in which they stand there. There is at least one.
+// The panels of an address, in its order. There is at least one.
 export function readPanels(params: URLSearchParams): PanelState[] {
   const numbers = new Set<number>();
   for (const name of params.keys()) {
@@ -158,7 +158,7 @@ export function letterOf(index: number): string {
 export const nextNumber = (panels: readonly PanelState[]) =>
   Math.max(-1, ...panels.map(({ number }) => number)) + 1;
 
-// Seconds of a step that was typed; undefined for automatic, NaN for what is no duration.
+// Seconds of a step that was typed; undefined for automatic, NaN for text that is not a duration.
 export function stepOf(text: string): number | undefined {
   if (text.trim() === "") return undefined;
   const step = parseDuration(text);

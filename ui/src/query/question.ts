@@ -1,13 +1,13 @@
-// What a panel asks the server for.
+// The request of a panel.
 
 import { parseDuration } from "../format/duration";
 import { parseUtc } from "../format/time";
-import { ASKED_MAX } from "../graph/many";
+import { REQUESTED_MAX } from "../graph/many";
 import { automaticStep, stepOf, type PanelState, type View } from "./panels";
 import type { Kind, Question } from "./run.svelte";
 import { rawExpression } from "./selectors";
 
-// Rows of a table, and series of raw samples, that are asked for at most.
+// Rows of a table, and series of raw samples, that a panel requests at most.
 const ROWS_MAX = 10_000;
 const RAW_SERIES_MAX = 100;
 
@@ -27,7 +27,7 @@ export function timeOf(panel: PanelState, page: PageTime): PageTime {
 
 export const kindOf = (view: View): Kind => (view === "table" || view === "raw" || view === "json" ? "instant" : "range");
 
-// The question of a panel now; undefined if there is nothing to ask, or the step is no duration.
+// The question of a panel now; undefined without an expression, or if the step is not a duration.
 export function questionOf(panel: PanelState, page: PageTime, nowMs: number): Question | undefined {
   const expr = panel.expr.trim();
   const chosen = stepOf(panel.step);
@@ -39,6 +39,6 @@ export function questionOf(panel: PanelState, page: PageTime, nowMs: number): Qu
     const raw = rawExpression(expr, range);
     return { ...shared, expr: raw?.expr ?? expr, limit: panel.isWhole ? 0 : RAW_SERIES_MAX };
   }
-  const most = shared.kind === "instant" ? ROWS_MAX : ASKED_MAX;
+  const most = shared.kind === "instant" ? ROWS_MAX : REQUESTED_MAX;
   return { ...shared, expr, limit: panel.isWhole ? 0 : most };
 }

@@ -1,4 +1,7 @@
-// How well a name fits what was typed.
+// How well a name fits a typed word.
+
+// Rank of a name that contains the parts of the word at separate places.
+const SCATTERED = 4;
 
 // Smaller is better; undefined does not fit. The word may begin the name, begin a part of it, lie
 // within it, or its parts may follow one another in it ("req tot" and "request_total").
@@ -14,7 +17,12 @@ export function rank(name: string, word: string): number | undefined {
     if (found < 0) return undefined;
     from = found + part.length;
   }
-  return 4 + length;
+  return SCATTERED + length;
+}
+
+// Whether a text contains each of the words of a search, also with other signs between their parts.
+export function fitsWords(text: string, words: string): boolean {
+  return words.trim().split(/\s+/).every((word) => (rank(text, word) ?? SCATTERED) < SCATTERED);
 }
 
 // The best `count` of `items`, best first.

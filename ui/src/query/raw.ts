@@ -1,7 +1,6 @@
 // Samples as they are stored, with the distance of each to the one before.
 
-import type { Series } from "../api/types";
-import type { Histogram } from "../api/types";
+import type { Histogram, Series } from "../api/types";
 
 export interface RawSample {
   // Milliseconds.

@@ -1,9 +1,9 @@
-// The rows of a table of values: what their labels share, which labels tell them apart, and sums by a
+// The rows of a table of values: the shared labels, the labels that differ, and sums by a
 // label.
 
 import type { Histogram, Labels, QueryData } from "../api/types";
 import { numberOf } from "../api/matrix";
-import { sharedLabels } from "../graph/matrix";
+import { sharedLabels, valuesByLabel } from "../graph/matrix";
 
 export interface ValueRow {
   id: string;
@@ -55,17 +55,10 @@ function rowsOf(data: QueryData): ValueRow[] {
 
 export function valueTable(data: QueryData): ValueTable {
   const rows = rowsOf(data);
-  const shared = rows.length > 1 ? sharedLabels(rows.map(({ labels }) => labels)) : {};
-  const values = new Map<string, Set<string>>();
-  for (const { labels } of rows) {
-    for (const [name, value] of Object.entries(labels)) {
-      if (name in shared) continue;
-      let set = values.get(name);
-      if (set === undefined) values.set(name, (set = new Set()));
-      set.add(value);
-    }
-  }
-  const names = [...values.keys()].sort((a, b) => {
+  const all = rows.map(({ labels }) => labels);
+  const shared = sharedLabels(all);
+  const values = valuesByLabel(all);
+  const names = [...values.keys()].filter((name) => !(name in shared)).sort((a, b) => {
     if (a === "__name__" || b === "__name__") return a === "__name__" ? -1 : 1;
     return (values.get(a)?.size ?? 0) - (values.get(b)?.size ?? 0) || (a < b ? -1 : 1);
   });

@@ -1,5 +1,5 @@
-// One query under way: its answer or failure, how long it has run, and what the server reports of it
-// meanwhile. The last good answer stays until the next one comes.
+// One query under way: its answer or failure, its elapsed time, and its progress on the
+// server. The last good answer stays until the next one comes.
 
 import { get, post, type Failure, type Params, type Success } from "../api/client";
 import type { QueryData } from "../api/types";
@@ -26,12 +26,12 @@ export interface Answer {
   milliseconds: number;
   serverMilliseconds: number | undefined;
   samples: number | undefined;
-  // Whether the server has more series than were asked for.
+  // Whether the server has more series than the limit of the request.
   isCut: boolean;
   receivedAt: number;
 }
 
-// What `/status/active_queries` reports of a query.
+// The progress of a query, from `/status/active_queries`.
 export interface Progress {
   samples: number;
   phase: string;
@@ -95,7 +95,7 @@ export class Run {
     this.wasCancelled = true;
   }
 
-  // Forgets all, as for an empty expression.
+  // Removes all state, as for an empty expression.
   clear(): void {
     this.cancel();
     this.answer = undefined;

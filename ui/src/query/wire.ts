@@ -1,12 +1,10 @@
 // An answer in the form in which the API writes it, from the form in which the page keeps it.
 
 import type { QueryData, Series } from "../api/types";
+import { special } from "../format/number";
 
 // A value as the API writes it.
-export function numberText(value: number): string {
-  if (value === Infinity) return "+Inf";
-  return value === -Infinity ? "-Inf" : String(value);
-}
+export const numberText = (value: number): string => (Number.isFinite(value) ? String(value) : special(value));
 
 function wireSeries({ metric, times, values, histograms }: Series) {
   const pairs = Array.from(times, (time, i) => [time, numberText(values[i] ?? NaN)]);

@@ -1,4 +1,4 @@
-// Who the reader is for the server: the token of this tab, and what its credential may do.
+// The identity of the reader: the token of this tab, and the scopes of its credential.
 
 import { get, observe, type Outcome } from "../api/client";
 import { connection } from "./connection.svelte";
@@ -6,7 +6,7 @@ import { connection } from "./connection.svelte";
 const TOKEN_KEY = "firn.token";
 
 export interface AccessInfo {
-  // Empty if the server asks for no credentials.
+  // Empty if the server requires no credentials.
   name: string;
   scopes: string[];
   match: string[];
@@ -24,7 +24,7 @@ class Access {
     this.hasToken = this.#token !== "";
   }
 
-  // Loads what the credential may do.
+  // Loads the scopes of the credential.
   async load(): Promise<Outcome<AccessInfo>> {
     const outcome = await get<AccessInfo>("status/access");
     this.info = outcome.ok ? outcome.data : undefined;
@@ -37,7 +37,7 @@ class Access {
     return headers;
   }
 
-  // Opens the dialog that asks for a token.
+  // Opens the dialog for a token.
   ask(): void {
     this.isAsking = true;
   }
@@ -63,7 +63,7 @@ class Access {
     location.reload();
   }
 
-  // Whether calls of this scope are allowed, as far as the page knows.
+  // Whether calls of this scope are allowed; true until the scopes are loaded.
   may(scope: string): boolean {
     const scopes = this.info?.scopes;
     return !scopes || scopes.includes(scope);
@@ -74,7 +74,7 @@ class Access {
     return (this.info?.match.length ?? 0) > 0;
   }
 
-  // "you are grafana with read"; empty if the server asks for no credentials.
+  // "you are grafana with read"; empty if the server requires no credentials.
   get sentence(): string {
     if (!this.info || this.info.name === "") return "";
     return `you are ${this.info.name} with ${this.info.scopes.join(", ") || "no scope"}`;

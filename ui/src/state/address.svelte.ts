@@ -1,4 +1,4 @@
-// The address: the path of the page and its parameters. All state that a link shall carry is here.
+// The address: the path of the page and its parameters. It holds all state that links contain.
 
 import { pathOf, root } from "../api/root";
 
@@ -68,7 +68,7 @@ class Address {
 
 export const address = new Address();
 
-// Whether a click on a link shall be handled by the page rather than by the browser.
+// Whether the page, rather than the browser, handles a click on a link.
 export function isPlainClick(event: MouseEvent): boolean {
   return event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
 }

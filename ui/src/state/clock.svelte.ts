@@ -1,4 +1,4 @@
-// The present time, for ages and countdowns: one timer for the whole page, while something reads it.
+// The present time, for ages and countdowns: one timer for the whole page, which runs while a component reads the time.
 
 import { createSubscriber } from "svelte/reactivity";
 
@@ -9,7 +9,7 @@ const subscribe = createSubscriber((update) => {
   };
 });
 
-// Milliseconds; what reads it in a component is computed again each second.
+// Milliseconds. Components that read it are updated each second.
 export function now(): number {
   subscribe();
   return Date.now();

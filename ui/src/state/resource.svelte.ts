@@ -21,7 +21,7 @@ export class Resource<T> {
   infos = $state.raw<string[]>([]);
   isLoading = $state(false);
   // Start of the request under way, and time of the last good answer, in milliseconds.
-  askedAt = $state<number>();
+  requestedAt = $state<number>();
   loadedAt = $state<number>();
   // Time of the next attempt after a failure.
   retryAt = $state<number>();
@@ -38,7 +38,7 @@ export class Resource<T> {
     this.#options = options;
   }
 
-  // Asks now, in place of a request under way.
+  // Sends a request now, and cancels a request under way.
   async load(): Promise<void> {
     this.#request?.abort();
     clearTimeout(this.#timer);
@@ -46,7 +46,7 @@ export class Resource<T> {
     this.#request = request;
     this.#isStopped = false;
     this.isLoading = true;
-    this.askedAt = Date.now();
+    this.requestedAt = Date.now();
     const outcome = await this.#ask(request.signal);
     if (this.#request !== request) return;
     this.#request = undefined;
@@ -56,7 +56,7 @@ export class Resource<T> {
     else this.#fail(outcome.failure);
   }
 
-  // Forgets data and failure, for another question.
+  // Removes data and failure, before a request for other data.
   clear(): void {
     this.data = undefined;
     this.failure = undefined;
@@ -107,7 +107,7 @@ export class Resource<T> {
   }
 }
 
-// Seconds until the page tries again by itself; undefined if that cannot help.
+// Seconds until the page tries again by itself; undefined for failures that a retry cannot mend.
 export function pauseOf(failure: Failure, failures: number): number | undefined {
   const growing = PAUSES_SECONDS[Math.min(failures, PAUSES_SECONDS.length - 1)];
   switch (failure.kind) {

@@ -5,7 +5,7 @@ export class Stored<T> {
   constructor(
     readonly key: string,
     readonly version: number,
-    // Returns the value if `raw` is one, else undefined.
+    // Returns `raw` as a value, or undefined if its type is wrong.
     readonly check: (raw: unknown) => T | undefined,
     readonly fallback: T,
     readonly place: () => Storage = () => localStorage,

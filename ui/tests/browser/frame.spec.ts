@@ -35,7 +35,7 @@ test("all pages are reached from a phone's menu, and no page scrolls sideways", 
   }
 });
 
-test("the menu counts what fires, fails and is down, and marks the page", async ({ checked, shop }) => {
+test("the menu counts firing, failing and down entries, and marks the page", async ({ checked, shop }) => {
   await checked.goto(`${shop.url}alerts`);
   const menu = checked.getByRole("navigation");
   await expect(menu.getByRole("link", { name: /Alerts 1 firing/ })).toHaveAttribute("aria-current", "page");
@@ -175,7 +175,7 @@ test.describe("failures", () => {
 test.describe("with tokens", () => {
   test.use({ allowed: /status of 40[13]/ });
 
-  test("the page asks for a token, keeps it in the tab, and shows what it may do", async ({ checked }) => {
+  test("the page opens a dialog for a token, keeps it in the tab, and shows its scopes", async ({ checked }) => {
     const firn = await Firn.start({
       files: {
         "firn.yml": `

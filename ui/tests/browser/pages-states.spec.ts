@@ -1,4 +1,4 @@
-// Every page beside the query page while its requests fail: it says what is wrong, and is never blank.
+// Every page beside the query page while its requests fail: it shows the failure, and is never blank.
 
 import type { Page } from "@playwright/test";
 import { expect, test } from "./fixtures/test";
@@ -43,7 +43,7 @@ for (const [name, failing, text] of FAILURES) {
   });
 }
 
-test("what was shown stays below a failure, with its age", async ({ checked, shop }) => {
+test("the last content stays below a failure, with its age", async ({ checked, shop }) => {
   await checked.goto(`${shop.url}targets?refresh=1s`);
   await expect(checked.locator("main")).toContainText("127.0.0.1:1/metrics");
   await fail(checked, { status: 502, contentType: "text/html", body: "<p>gone</p>" });

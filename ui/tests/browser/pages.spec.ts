@@ -1,4 +1,4 @@
-// The pages beside the query page: what they show of a real server, and of answers in every shape.
+// The pages beside the query page: their content with a real server, and with answers in every shape.
 
 import type { Page } from "@playwright/test";
 import { Firn } from "./fixtures/firn";
@@ -12,7 +12,7 @@ async function answer(page: Page, path: string, data: unknown): Promise<void> {
 }
 
 test.describe("home", () => {
-  test("a fresh server draws its own figures and tells how to send data", async ({ checked, fresh }) => {
+  test("a fresh server draws its own figures and shows how to send data", async ({ checked, fresh }) => {
     await checked.goto(fresh.url);
     await expect(main(checked)).toContainText("1 of 1 target up");
     await expect(main(checked).locator("figure path").nth(5)).toHaveAttribute("d", /^M\d/, { timeout: 40_000 });
@@ -23,7 +23,7 @@ test.describe("home", () => {
     await expect(main(checked)).toContainText("1 series of yours have arrived");
   });
 
-  test("what is wrong leads to the page that shows it", async ({ checked, shop }) => {
+  test("faults link to the pages that show them", async ({ checked, shop }) => {
     await checked.goto(shop.url);
     const health = checked.getByRole("list", { name: "Health" });
     await expect(health).toContainText("1 of 2 targets up");
@@ -44,7 +44,7 @@ test.describe("home", () => {
 });
 
 test.describe("targets", () => {
-  test("a target that is down says why, in words and in full", async ({ checked, shop }) => {
+  test("a target that is down shows its error, in words and in full", async ({ checked, shop }) => {
     await checked.goto(`${shop.url}targets`);
     const row = main(checked).locator("tbody").filter({ hasText: "127.0.0.1:1/metrics" });
     await expect(row).toContainText("Nothing listens at this address");
@@ -135,7 +135,7 @@ test.describe("targets", () => {
     await expect(rows).toHaveCount(1);
   });
 
-  test("without targets it says how to add one", async ({ checked, shop }) => {
+  test("without targets the page shows how to add one", async ({ checked, shop }) => {
     await answer(checked, "targets", { activeTargets: [], droppedTargets: [] });
     await checked.goto(`${shop.url}targets`);
     await expect(main(checked).getByRole("heading", { name: "No targets" })).toBeVisible();
@@ -144,7 +144,7 @@ test.describe("targets", () => {
 });
 
 test.describe("alerts", () => {
-  test("what fires comes first, with its age, value, expanded texts and runbook", async ({ checked, shop }) => {
+  test("firing alerts come first, with age, value, expanded texts and runbook", async ({ checked, shop }) => {
     await checked.goto(`${shop.url}alerts`);
     const rules = main(checked).locator("tbody[data-id]");
     await expect(rules.nth(0)).toContainText("Empty");
@@ -198,7 +198,7 @@ test.describe("alerts", () => {
 });
 
 test.describe("rules", () => {
-  test("groups keep up or not, a failing rule says why, and orders find the slowest", async ({ checked, shop }) => {
+  test("groups keep up or not, a failing rule shows its error, and orders find the slowest", async ({ checked, shop }) => {
     await checked.goto(`${shop.url}rules`);
     await expect(main(checked)).toContainText("shop:requests:rate5m");
     await expect(main(checked).locator("tbody").filter({ hasText: "shop:broken" })).toContainText("multiple matches");
@@ -242,7 +242,7 @@ test("an Alertmanager that cannot be reached is marked", async ({ checked, shop 
   await expect(main(checked)).toContainText("fails");
 });
 
-test("storage speaks of ages and sizes, not of milliseconds and field names", async ({ checked, shop }) => {
+test("storage shows ages and sizes, not of milliseconds and field names", async ({ checked, shop }) => {
   await checked.goto(`${shop.url}tsdb-status`);
   await expect(main(checked)).toContainText(/Newest sample\s*\d+ s ago/);
   await expect(main(checked)).toContainText("Metrics with the most series");
@@ -286,7 +286,7 @@ test("flags are found by a part of their name", async ({ checked, shop }) => {
   await expect(main(checked)).toContainText("--storage.tsdb.retention.time");
 });
 
-test("status says version, uptime and memory in words, and folds Go's names", async ({ checked, shop }) => {
+test("status shows version, uptime and memory in words, and folds Go's names", async ({ checked, shop }) => {
   await checked.goto(`${shop.url}status`);
   await expect(main(checked)).toContainText(/Compatible with\s*Prometheus 3/);
   await expect(main(checked)).toContainText(/Running for\s*\d+/);
@@ -401,14 +401,14 @@ test.describe("administration", () => {
     await firn.remove();
   });
 
-  test("what the server does not allow is not offered", async ({ checked, shop }) => {
+  test("forbidden actions are not offered", async ({ checked, shop }) => {
     await checked.goto(`${shop.url}tsdb-status`);
     await expect(checked.getByText("Metrics with the most series")).toBeVisible();
     await expect(checked.getByRole("button", { name: "Delete series" })).toHaveCount(0);
   });
 });
 
-test("an agent shows its targets and its state, and asks for nothing that it lacks", async ({ checked }) => {
+test("an agent shows its targets and its state, and requests no endpoint that it lacks", async ({ checked }) => {
   const config = "scrape_configs: [{job_name: self, scrape_interval: 1s, static_configs: [{targets: ['127.0.0.1:1']}]}]\n";
   const firn = await Firn.start({
     files: { "firn.yml": `${config}remote_write: [{url: 'http://127.0.0.1:1/'}]\n` },

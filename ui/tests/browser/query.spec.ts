@@ -43,7 +43,7 @@ test.describe("editor", () => {
     await expect(checked).toHaveURL(/g0\.expr=demo_temperature/);
   });
 
-  test("completion shows signature and help, and only what the server has", async ({ checked, shop }) => {
+  test("completion shows signature and help, and only names of the server", async ({ checked, shop }) => {
     await checked.goto(`${shop.url}query`);
     await write(checked, "rat");
     await expect(completions(checked).first()).toContainText("rate(v range-vector) – Growth of a counter per second");
@@ -123,7 +123,7 @@ test.describe("mistakes", () => {
     await expect(stats(checked)).toContainText("step 8 s");
   });
 
-  test("a proxy's page and a lost connection are said in words", async ({ checked, shop }) => {
+  test("a proxy's page and a lost connection are shown in words", async ({ checked, shop }) => {
     await checked.goto(link(shop, "up"));
     await expect(stats(checked)).toContainText("series");
     await checked.route("**/api/v1/query_range", (route) =>
@@ -172,14 +172,14 @@ test.describe("answers without series", () => {
     await expect(stats(checked)).toContainText("10 series");
   });
 
-  test("a quantile of plain buckets: that it is one since the start, and its rate", async ({ checked, shop }) => {
+  test("a quantile of plain buckets: a note on its period, and its rate", async ({ checked, shop }) => {
     await checked.goto(link(shop, "histogram_quantile(0.9, demo_latency_seconds_bucket)"));
     await expect(checked.getByText("This quantile is over all observations since each process started.")).toBeVisible();
     await checked.getByRole("button", { name: "Use rate(…[5m])" }).click();
     await expect(editor(checked)).toHaveText("histogram_quantile(0.9, rate(demo_latency_seconds_bucket[5m]))");
   });
 
-  test("an expression that drops all: that it does", async ({ checked, shop }) => {
+  test("an expression that drops all series: a note", async ({ checked, shop }) => {
     await checked.goto(link(shop, "up > 5"));
     await expect(checked.getByText("The expression leaves nothing.")).toBeVisible();
   });
@@ -251,7 +251,7 @@ test.describe("graph", () => {
     await expect(checked.getByText("No place on the axis: +Inf at 301 steps.")).toBeVisible();
   });
 
-  test("many series: what is drawn, and what would make them fewer", async ({ checked, shop }) => {
+  test("many series: the drawn ones, and changes that reduce them", async ({ checked, shop }) => {
     const now = Date.now();
     const lines = Array.from({ length: 1500 }, (_, i) => `many{pod="p${i}",code="c${i % 6}"} ${i} ${now}`);
     await shop.write(`${lines.join("\n")}\n`);

@@ -1,4 +1,4 @@
-// What the content policy refuses is not in the sources: it would fail only where it is rendered.
+// The sources contain no markup that the content policy refuses: it would fail only when it is rendered.
 
 import { readFileSync, readdirSync } from "node:fs";
 import { expect, test } from "vitest";

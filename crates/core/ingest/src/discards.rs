@@ -36,7 +36,7 @@ pub struct DiscardEntry {
     pub last: TimestampMs,
     /// Error text of the latest write that had one.
     pub example: String,
-    /// Labels of the series in `example`; empty if they were not decoded or are long.
+    /// Labels of the series in `example`; empty if they were not decoded or exceed 1 KiB.
     pub labels: Labels,
 }
 

@@ -1,17 +1,17 @@
-//! Pairs of replicas that scrape the same targets: of each scrape the sample of one replica is
-//! stored.
+//! Deduplicates the samples of replicas that scrape the same targets: the sample of one replica is
+//! stored for each scrape.
 //!
 //! ```text
 //! tenant -> cluster (label `cluster`) -> replicas (label `__replica__`)
 //!                                     -> series -> stored, held or refused
 //! ```
 //!
-//! [`series`] decides about the samples of one series, [`cluster`] keeps the series of a cluster,
+//! [`series`] selects samples of one series, [`cluster`] contains the series of a cluster,
 //! and the pipeline removes the label of the replica (`pipeline/replicas.rs`).
 //!
-//! Invariants: decisions depend on the times of samples and the order of requests alone, never on a
-//! clock. An append that fails leaves the state as if it had not been made, so that its sender can
-//! repeat it. The number of clusters and of tracked series is limited.
+//! Invariants: decisions depend only on the times of samples and the order of requests, never on a
+//! clock. The changes by a failed append are reverted, so that its sender can repeat it. The
+//! number of clusters and of tracked series is limited.
 
 mod cluster;
 mod interval;
@@ -43,7 +43,7 @@ pub(crate) struct HaTracker {
     tenants: Mutex<BTreeMap<TenantId, TenantClusters>>,
     tracked: Arc<AtomicUsize>,
     tracked_max: usize,
-    /// Samples refused because the sample of another replica is stored.
+    /// Samples that were dropped because the sample of another replica is stored.
     pub(crate) deduplicated: AtomicU64,
     /// Held samples stored in place of missing ones.
     pub(crate) filled: AtomicU64,
@@ -70,7 +70,7 @@ impl HaTracker {
     }
 
     /// Returns the cluster `name` of `tenant`, or creates it. Fails if the tenant has
-    /// `clusters_max` others that had samples recently.
+    /// `clusters_max` other clusters with recent samples.
     pub(crate) fn cluster(
         &self,
         tenant: &TenantId,

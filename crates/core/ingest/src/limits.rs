@@ -25,8 +25,8 @@ pub(crate) const WORK_MESSAGES: usize = 5;
 /// addition to it, because they are long-lived and accounted like the store's memory.
 const DELTAS_SHARE: usize = 4;
 
-/// Divisor for the memory of the series of pairs of replicas, in addition to the write memory like
-/// that of deltas.
+/// Divisor for the memory of the series of pairs of replicas. Like the memory of deltas, it is
+/// additional to the write memory.
 const REPLICAS_SHARE: usize = 2;
 
 /// Number of decoders kept for the next requests: as many as decode concurrently on a large

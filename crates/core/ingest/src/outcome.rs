@@ -194,14 +194,14 @@ impl From<&RejectedExemplars> for DroppedExemplars {
     }
 }
 
-/// Samples of a pair of replicas that were not stored, because samples of the other replica are.
+/// Counts of the samples that the deduplication of replicas dropped and added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeduplicatedSamples {
     /// Number of float samples.
     pub(crate) floats: usize,
     /// Number of native histograms.
     pub(crate) histograms: usize,
-    /// Number of stored samples that were in other requests.
+    /// Number of stored samples from other requests.
     pub(crate) filled: usize,
 }
 
@@ -228,13 +228,13 @@ pub(crate) struct DecodeOutcome {
     pub(crate) dropped_exemplars: Vec<DroppedExemplars>,
     /// True if the protocol reports dropped exemplars to the sender.
     pub(crate) tells_exemplars: bool,
-    /// Samples that were not passed to the store because those of another replica were.
+    /// Samples that the deduplication of replicas dropped and added.
     pub(crate) deduplicated: DeduplicatedSamples,
 }
 
 impl DecodeOutcome {
-    /// Returns the outcome of a request after all its labels were decoded, which had `exemplars`
-    /// valid exemplars. Fails if the message as a whole is malformed.
+    /// Returns the outcome of a request with `exemplars` valid exemplars, after all its labels were
+    /// decoded. Fails if the message as a whole is malformed.
     pub(crate) fn from_decoded(
         decoded: DecodedWriteRequest<'_>,
         exemplars: usize,
@@ -314,8 +314,8 @@ impl WriteOutcome {
         self.stored_count == 0 && !self.dropped.is_empty()
     }
 
-    /// Returns whether nothing was stored and nothing was dropped, because another replica has sent
-    /// the same samples.
+    /// Returns whether nothing was stored and nothing was dropped, because samples of another
+    /// replica are stored.
     pub fn is_deduplicated(&self) -> bool {
         self.deduplicated_count > 0 && self.stored_count == 0 && self.is_complete()
     }

@@ -10,8 +10,8 @@ pub enum ErrorKind {
     Invalid,
     /// A limit was exceeded. The message contains the value and the limit.
     Limited,
-    /// More data than the permitted rate. A retry after some time may succeed. The message contains
-    /// the rate.
+    /// The data exceeds the permitted rate. A retry after some time may succeed. The message
+    /// contains the rate.
     RateLimited {
         /// Time after which a retry may succeed, in seconds.
         retry_after_seconds: u32,

@@ -91,7 +91,7 @@ impl AppendBounds {
 pub struct NewestSampleTimes {
     /// The time of the newest sample in order.
     pub newest: TimestampMs,
-    /// The time of the sample before it, if the store knows it without reading a file.
+    /// The time of the sample before it, if the store can determine it without reading a file.
     pub before: Option<TimestampMs>,
 }
 
@@ -146,9 +146,9 @@ pub trait Append: Send + Sync {
         None
     }
 
-    /// Returns the newest times of the series with these fingerprints, one entry for each, from
-    /// memory. Returns `None` for a series that is unknown or silent for long, and for every series
-    /// if the implementation does not track them. Includes samples that are not durable yet.
+    /// Returns the newest times of the series with these fingerprints, one entry for each. Reads
+    /// only memory, and includes samples that are not durable yet. An entry is `None` if the series
+    /// is not in memory, and all are if the implementation does not track the times.
     fn newest_sample_times(
         &self,
         _tenant: &TenantId,
@@ -304,8 +304,8 @@ pub trait Select: Send + Sync {
     }
 
     /// Returns the part of each matcher in the look-up of a request, which costs about as much as
-    /// the look-up itself and ignores the limit on series. A store without an index knows nothing
-    /// about it.
+    /// the look-up itself and ignores the limit on series. A store without an index returns unknown
+    /// costs.
     fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
         Ok(vec![MatcherCost::default(); request.matchers.len()])
     }
@@ -316,8 +316,8 @@ pub trait Select: Send + Sync {
     /// Returns the values of the label `name` on the matching series, sorted.
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>;
 
-    /// Returns the current version of the samples of `tenant`: every look-up from now on sees all
-    /// changes of this version. Returns `None` if the store cannot detect all changes of its
+    /// Returns the current version of the samples of `tenant`: every later look-up returns all
+    /// changes up to this version. Returns `None` if the store cannot detect all changes of its
     /// results.
     fn version(&self, _tenant: &TenantId) -> Option<StoreVersion> {
         None

@@ -1,7 +1,7 @@
 //! Limits and settings of single tenants, from the file of `firn.overrides`.
 //!
-//! A limit that is not set leaves the limit of the config or the flag in force. A limit of zero in
-//! the file means no limit.
+//! If a limit is not set, the limit of the config or the flag applies. A limit of zero in the file
+//! means no limit.
 
 use crate::query_limits::BlockedQuery;
 use crate::tenant::TenantId;
@@ -57,7 +57,7 @@ pub struct ReplicaSettings {
     pub clusters_max: usize,
 }
 
-/// The limits of all tenants that have some. Created from the file and replaced by a reload.
+/// The limits of all tenants in the file. Created from the file and replaced by a reload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TenantOverrides(BTreeMap<TenantId, Arc<TenantLimits>>);
 
@@ -67,7 +67,7 @@ impl TenantOverrides {
         self.0.insert(tenant, Arc::new(limits));
     }
 
-    /// Returns the limits of a tenant; none is set for a tenant that is not in the file.
+    /// Returns the limits of a tenant. For a tenant that is not in the file, no limit is set.
     pub fn limits_of(&self, tenant: &TenantId) -> &Arc<TenantLimits> {
         static NONE: LazyLock<Arc<TenantLimits>> = LazyLock::new(Arc::default);
         self.0.get(tenant).unwrap_or(&NONE)

@@ -37,6 +37,7 @@ use crate::eval::explain::{EvaluatedPlan, ReportBuilder};
 use crate::eval::meter::{EvalMeter, MeteredCompute};
 use crate::eval::run::EvalContext;
 use crate::eval::tally::SampleTally;
+use crate::grid::StepGrid;
 use crate::parser::parse_within;
 use crate::plan::{PlanNode, QueryTimes, plan, plan_unshared};
 use crate::report::{PlanReport, ReportSources};
@@ -69,7 +70,7 @@ pub fn query_expr(
 }
 
 /// Returns the plan of the query `text` and the reservation for its memory, without evaluating it.
-/// Look-ups in the index determine the part of each matcher; no samples are read.
+/// Look-ups in the index determine the cost of each matcher; no samples are read.
 pub fn explain(
     ctx: &QueryContext<'_>,
     sources: ReportSources<'_>,
@@ -77,16 +78,14 @@ pub fn explain(
     time: EvalTime,
     options: &Options,
 ) -> Result<(PlanReport, Reservation), PromqlError> {
-    let mut memory = ctx.budget.create_reservation();
-    let expr = parse_within(text, options.features, &mut memory)?;
-    let (expr, times) = resolve(expr, time)?;
-    let node = plan_unshared(&expr, &times);
-    ReportBuilder::new(ctx, sources, options, None).build(&expr, &node, times.grid())
+    let query = PlannedQuery::from_text(ctx, text, time, options)?;
+    let builder = ReportBuilder::new(ctx, sources, options, None);
+    builder.build(&query.expr, &query.node, query.grid)
 }
 
 /// Evaluates the query `text` like [`query`] with [`Options::counts_samples`], and returns its plan
-/// with the resources that each operation used. The reservation for the memory of the plan is part
-/// of the one of the result.
+/// with the resources that each operation used. The reservation of the result includes the memory
+/// of the plan.
 pub fn analyze(
     ctx: &QueryContext<'_>,
     sources: ReportSources<'_>,
@@ -94,12 +93,9 @@ pub fn analyze(
     time: EvalTime,
     options: &Options,
 ) -> Result<(QueryResult, PlanReport), PromqlError> {
-    let mut memory = ctx.budget.create_reservation();
-    let expr = parse_within(text, options.features, &mut memory)?;
-    let (expr, times) = resolve(expr, time)?;
-    let node = plan_unshared(&expr, &times);
+    let query = PlannedQuery::from_text(ctx, text, time, options)?;
     let tally = SampleTally::default();
-    let meter = Arc::new(EvalMeter::new(&node, sources.clock, ctx.budget));
+    let meter = Arc::new(EvalMeter::new(&query.node, sources.clock, ctx.budget));
     let compute = MeteredCompute::new(ctx.compute, &meter);
     let metered = QueryContext {
         compute: &compute,
@@ -109,17 +105,18 @@ pub fn analyze(
         tally: Some(&tally),
         meter: Some(&meter),
     };
-    let outcome = run(&metered, &node, recorders, Some(text), time, options);
+    let outcome = run(&metered, &query.node, recorders, Some(text), time, options);
     meter.finish();
     let step_ms = options.default_subquery_step_ms;
-    let (counts, samples) = counts::of_nodes(&expr, &node, times.grid(), &tally, step_ms);
-    let mut result = match (outcome, ctx.failed_counts) {
-        (Ok(result), _) => result,
-        (Err(e), Some(told)) => {
-            *lock(told) = counts;
+    let (counts, samples) = counts::of_nodes(&query.expr, &query.node, query.grid, &tally, step_ms);
+    let mut result = match outcome {
+        Ok(result) => result,
+        Err(e) => {
+            if let Some(failed) = ctx.failed_counts {
+                *lock(failed) = counts;
+            }
             return Err(e);
         }
-        (Err(e), None) => return Err(e),
     };
     result.counts = Some(counts);
     let evaluated = EvaluatedPlan {
@@ -128,9 +125,38 @@ pub fn analyze(
         samples,
     };
     let builder = ReportBuilder::new(ctx, sources, options, Some(evaluated));
-    let (report, memory) = builder.build(&expr, &node, times.grid())?;
+    let (report, memory) = builder.build(&query.expr, &query.node, query.grid)?;
     grow(&mut result.memory, memory.bytes())?;
     Ok((result, report))
+}
+
+/// A parsed query with its plan, in which equal parts are separate.
+struct PlannedQuery {
+    expr: Expr,
+    node: PlanNode,
+    grid: StepGrid,
+    /// The reservation for the memory of `expr`.
+    _memory: Reservation,
+}
+
+impl PlannedQuery {
+    /// Parses and plans the query `text`.
+    fn from_text(
+        ctx: &QueryContext<'_>,
+        text: &str,
+        time: EvalTime,
+        options: &Options,
+    ) -> Result<Self, PromqlError> {
+        let mut memory = ctx.budget.create_reservation();
+        let expr = parse_within(text, options.features, &mut memory)?;
+        let (expr, times) = resolve(expr, time)?;
+        Ok(Self {
+            node: plan_unshared(&expr, &times),
+            expr,
+            grid: times.grid(),
+            _memory: memory,
+        })
+    }
 }
 
 fn evaluate(
@@ -156,7 +182,7 @@ fn evaluate(
     match (&mut outcome, ctx.failed_counts) {
         (Ok(result), _) => result.counts = Some(counted()),
         // Parts that were not evaluated because of the error are not counted.
-        (Err(_), Some(told)) => *lock(told) = counted(),
+        (Err(_), Some(failed)) => *lock(failed) = counted(),
         (Err(_), None) => {}
     }
     outcome
@@ -180,14 +206,15 @@ fn resolve(mut expr: Expr, time: EvalTime) -> Result<(Expr, QueryTimes), PromqlE
     Ok((expr, times))
 }
 
-/// The recorders of an evaluation: of the samples of each node, and of its other resources.
+/// The recorders of an evaluation: `tally` for the samples of each node, `meter` for its other
+/// resources.
 #[derive(Clone, Copy, Default)]
 struct EvalRecorders<'a> {
     tally: Option<&'a SampleTally>,
     meter: Option<&'a Arc<EvalMeter>>,
 }
 
-/// Evaluates a plan and records its nodes.
+/// Evaluates a plan. `recorders` receive the samples and resources of its nodes.
 fn run(
     ctx: &QueryContext<'_>,
     node: &PlanNode,

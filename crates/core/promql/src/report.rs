@@ -1,4 +1,4 @@
-//! The plan of a query for people: a tree of its operations, with the part of each matcher in the
+//! The plan of a query for people: a tree of its operations, with the cost of each matcher in the
 //! look-up of its selector and, after an evaluation, the resources that each operation used.
 //!
 //! Invariant: the figures of a node are its own, without those of its children. The samples of all
@@ -48,12 +48,12 @@ pub struct SelectorReport {
     pub resolution: &'static str,
 }
 
-/// A matcher and its part in the look-up.
+/// A matcher and its cost in the look-up.
 #[derive(Debug)]
 pub struct MatcherReport {
     /// The matcher as in a query: `job="api"`.
     pub text: String,
-    /// The number of its series, and whether it is checked on the series that others find.
+    /// The number of its series, and whether it is checked on the series that other matchers find.
     pub cost: MatcherCost,
 }
 
@@ -124,6 +124,6 @@ impl HintKind {
 pub struct ReportSources<'a> {
     /// The clock that measures processor time.
     pub clock: &'a Arc<dyn Clock>,
-    /// Returns the type of the metric family with this name, if it is known.
+    /// Returns the type of the metric family with this name; `None` if no metadata contains it.
     pub family_type: &'a dyn Fn(&str) -> Option<MetricType>,
 }

@@ -1,8 +1,8 @@
-//! Which expressions have steps that do not depend on the range of the query, so that the results
-//! of two ranges can be joined.
+//! Determines whether the steps of an expression are independent of the range of the query, so that
+//! the results of two ranges can be joined.
 //!
-//! [`newest_read`] examines the expression alone. Whether the values of accepted expressions depend
-//! on the order of the series, which differs between ranges, is found during the evaluation:
+//! [`newest_read`] examines the expression alone. The evaluation detects values that depend on the
+//! order of the series, which differs between ranges:
 //! [`QueryResult::depends_on_range`](crate::value::QueryResult::depends_on_range).
 
 use crate::ast::{
@@ -34,8 +34,8 @@ pub fn newest_read(expr: &Expr, features: Features) -> Option<i64> {
     is_local(expr, 0, &mut newest).then_some(newest)
 }
 
-/// Returns a time in milliseconds by which no sample that a step reads is older than the step: the
-/// sum of all ranges and offsets of the expression and the lookback.
+/// Returns the maximum age of the samples that a step reads, relative to the step, in milliseconds:
+/// the sum of the lookback and all ranges and offsets of the expression.
 pub fn reach_max(expr: &Expr, lookback_ms: i64) -> i64 {
     let millis = |duration: &QueryDuration| match duration {
         QueryDuration::Millis(ms) => ms.saturating_abs(),
@@ -59,14 +59,13 @@ pub fn reach_max(expr: &Expr, lookback_ms: i64) -> i64 {
 }
 
 /// Returns whether the value of `expr` at a step depends only on samples near the step. Raises
-/// `newest` to the newest time that it reads, if it is evaluated `shift` milliseconds after a step.
+/// `newest` to the newest time that `expr` reads when evaluated `shift` milliseconds after a step.
 fn is_local(expr: &Expr, shift: i64, newest: &mut i64) -> bool {
     ensure_stack(|| match &expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) => true,
         ExprKind::Vector(selector) => is_local_selector(selector, shift, newest),
         ExprKind::Matrix(matrix) => {
-            // The removal of different metric names fails if series become equal anywhere in the
-            // range.
+            // Removing different metric names fails if series become equal anywhere in the range.
             has_one_name(&matrix.vector)
                 && matches!(matrix.range, QueryDuration::Millis(_))
                 && is_local_selector(&matrix.vector, shift, newest)
@@ -95,7 +94,7 @@ fn is_local_subquery(subquery: &SubqueryExpr, shift: i64, newest: &mut i64) -> b
     let mut selectors = 0;
     subquery.expr.visit(&mut |node| {
         if let ExprKind::Vector(selector) = &node.kind {
-            // Its series become equal when their names are removed, as in a range selector.
+            // Removing different names may make series equal, as in a range selector.
             selectors += if has_one_name(selector) { 1 } else { 2 };
         }
         if let ExprKind::Matrix(_) = &node.kind {
@@ -126,7 +125,7 @@ fn is_local_call(call: &FunctionCall, shift: i64, newest: &mut i64) -> bool {
 }
 
 fn is_local_aggregate(aggregate: &AggregateExpr, shift: i64, newest: &mut i64) -> bool {
-    // Annotations and errors are about the extremes of the parameter over all steps.
+    // Annotations and errors depend on the extremes of the parameter over all steps.
     let is_constant = |param: &Expr| match &param.without_parens().kind {
         ExprKind::Number(_) | ExprKind::String(_) => true,
         ExprKind::Unary(_, inner) => matches!(inner.kind, ExprKind::Number(_)),

@@ -1,18 +1,17 @@
 //! Tests of the plans of queries: their trees, their hints, and figures that add up to the
 //! statistics of the query.
 
+#[path = "support/context.rs"]
+mod context;
 #[path = "support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 
-use firn_model::budget::Budget;
-use firn_model::cancel::CancelToken;
 use firn_model::env::Clock;
-use firn_model::env::sim::{InlineCompute, SimRng};
+use firn_model::env::sim::SimRng;
 use firn_model::labels::Labels;
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
-use firn_model::tenant::TenantId;
 use firn_promql::report::{NodeFigures, PlanReport, ReportSources};
 use firn_promql::value::{PromqlError, QueryResult};
 use firn_promql::{EvalTime, Features, Options, QueryContext, analyze, explain, query};
@@ -52,15 +51,6 @@ fn with_context<T>(
     types: &[(&str, MetricType)],
     run: impl FnOnce(&QueryContext<'_>, ReportSources<'_>) -> T,
 ) -> T {
-    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
-    let context = QueryContext {
-        store,
-        tenant: &tenant,
-        compute: &InlineCompute,
-        budget: &Budget::new("query", 1 << 30),
-        cancel: &cancel,
-        failed_counts: None,
-    };
     let clock: Arc<dyn Clock> = Arc::new(ReadClock::default());
     let family_type = |name: &str| {
         let known = types.iter().find(|(family, _)| *family == name);
@@ -70,7 +60,7 @@ fn with_context<T>(
         clock: &clock,
         family_type: &family_type,
     };
-    run(&context, sources)
+    context::with_context(store, |context| run(context, sources))
 }
 
 fn analyzed(
@@ -308,7 +298,7 @@ fn hinted_store() -> MemoryStore {
 }
 
 #[test]
-fn hints_name_mistakes_and_nothing_else() {
+fn hints_report_only_mistakes() {
     let store = hinted_store();
     let types = [
         ("restarts", MetricType::Counter),

@@ -1,15 +1,14 @@
 //! Tests that annotations have the same position in the query as in Prometheus.
 
+#[path = "support/context.rs"]
+mod context;
 #[path = "support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 
-use firn_model::budget::Budget;
-use firn_model::cancel::CancelToken;
-use firn_model::env::sim::InlineCompute;
+use context::with_context;
 use firn_model::labels::Labels;
-use firn_model::tenant::TenantId;
-use firn_promql::{EvalTime, Features, Options, QueryContext, query};
+use firn_promql::{EvalTime, Features, Options, query};
 use std::sync::Arc;
 use support::{MemoryStore, Series};
 
@@ -38,16 +37,8 @@ fn check(text: &str, time: EvalTime, position: &str) {
         times: Arc::new((0..60).map(|i| i * 10_000).collect()),
         values: (0..60).map(f64::from).collect(),
     }]);
-    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
-    let context = QueryContext {
-        store: &store,
-        tenant: &tenant,
-        compute: &InlineCompute,
-        budget: &Budget::new("query", 1 << 30),
-        cancel: &cancel,
-        failed_counts: None,
-    };
-    let result = query(&context, text, time, &OPTIONS).expect("the queries are valid");
+    let outcome = with_context(&store, |context| query(context, text, time, &OPTIONS));
+    let result = outcome.expect("the queries are valid");
     let notes = [result.warnings, result.infos].concat();
     let ends: Vec<Option<&str>> = notes.iter().map(|n| n.rsplit(' ').next()).collect();
     assert_eq!(ends, [Some(position)], "{text}, {time:?}: {notes:?}");

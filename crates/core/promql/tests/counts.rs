@@ -1,16 +1,16 @@
 //! Tests that counting samples changes no result, and that the counts are those of the steps.
 
+#[path = "support/context.rs"]
+mod context;
 #[path = "support/mod.rs"]
 #[allow(dead_code)]
 mod support;
 
-use firn_model::budget::Budget;
-use firn_model::cancel::CancelToken;
-use firn_model::env::sim::{InlineCompute, SimRng};
+use context::with_context;
+use firn_model::env::sim::SimRng;
 use firn_model::labels::Labels;
-use firn_model::tenant::TenantId;
 use firn_promql::value::QueryResult;
-use firn_promql::{EvalTime, Features, Options, QueryContext, query};
+use firn_promql::{EvalTime, Features, Options, query};
 use std::sync::Arc;
 use support::random::{Dice, random_query, random_series};
 use support::{MemoryStore, Series};
@@ -31,16 +31,8 @@ fn evaluate(
     time: EvalTime,
     options: &Options,
 ) -> Result<QueryResult, String> {
-    let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
-    let context = QueryContext {
-        store,
-        tenant: &tenant,
-        compute: &InlineCompute,
-        budget: &Budget::new("query", 1 << 30),
-        cancel: &cancel,
-        failed_counts: None,
-    };
-    query(&context, text, time, options).map_err(|e| e.to_string())
+    let outcome = with_context(store, |context| query(context, text, time, options));
+    outcome.map_err(|e| e.to_string())
 }
 
 #[test]
@@ -48,7 +40,6 @@ fn counted_queries_have_the_same_answers_and_each_step_counts_as_by_itself() {
     let store = MemoryStore::new(random_series(&Dice(SimRng::new(1))));
     let plain = Options {
         counts_samples: false,
-        detects_range_dependence: false,
         ..COUNTED
     };
     let (start, step_ms) = (60_000, 20_000);

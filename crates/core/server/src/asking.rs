@@ -69,12 +69,8 @@ impl QuerySession<'_> {
         let store = WatchedStore::new(store, self.run, clock.clone());
         let failed = Mutex::default();
         let context = QueryContext {
-            store: &store,
-            tenant: self.tenant,
-            compute: &*self.env.compute,
-            budget: self.run.budget(),
-            cancel: self.run.cancel(),
             failed_counts: Some(&failed),
+            ..self.run.context(&store, self.tenant, &*self.env.compute)
         };
         let answer = query(&*self.engine, &context, time, &self.options);
         if let Err(e) = &answer {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariant: an answer has the same bits as an evaluation without the cache. Four conditions
-//! ensure this; otherwise the whole query is evaluated and its result may be left out of the cache.
+//! ensure this; otherwise the whole query is evaluated and its result may not be cached.
 //!
 //! - The samples of the cached steps are unchanged: [`Select::unchanged_before`], checked before
 //!   and after the evaluation of the other steps.
@@ -42,11 +42,11 @@ use steps::{CachedSteps, QuerySteps};
 
 const NANOS_PER_MS: i64 = 1_000_000;
 
-/// Part of the steps of a query that must be cached to be used. With less, the evaluation of all
-/// steps at once is not much more expensive.
+/// Cached steps are used if they are at least one in this number of the steps of a query. With
+/// fewer, the evaluation of all steps is not much more expensive.
 const REUSED_PART: usize = 4;
 
-/// Maximum part of the cache that one result may take.
+/// One result may take at most one part in this number of the cache.
 const ENTRY_PART: usize = 8;
 
 /// The cache, shared by all range queries of a server.
@@ -181,7 +181,7 @@ impl ResultsCache {
     ) -> Result<Option<QueryResult>, PromqlError> {
         let rest = query.steps.without_first(reused);
         let mut result = match query.evaluate(rest.time(query.steps.end)) {
-            // The text may name another series than an evaluation of all steps.
+            // The error of an evaluation of all steps may contain another series.
             Err(PromqlError::Execution(_)) => return Ok(None),
             result => result?,
         };
@@ -193,7 +193,7 @@ impl ResultsCache {
         let Some((fresh, _fresh)) = self.convert(query, &result, rest, bytes_max) else {
             return Ok(None);
         };
-        // A batch may have become visible to the evaluation that also affects the cached steps.
+        // The evaluation may have read a new batch that also affects the cached steps.
         if query.first_affected_since(&query.version) < rest.first {
             return Ok(None);
         }
@@ -335,7 +335,7 @@ impl Collect for ResultsCache {
         let counters = [
             (
                 "firn_query_results_cache_hits_total",
-                "Range queries of which a part was answered from the results cache.",
+                "Range queries that were partly answered from the results cache.",
                 &metrics.hits,
             ),
             (

@@ -90,6 +90,8 @@ fn text_of(matchers: &[Matcher]) -> String {
     format!("{{{}}}", texts.join(","))
 }
 
+// A method that is not forwarded would silently have the default of the trait.
+#[deny(clippy::missing_trait_methods)]
 impl Select for TracedStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let found = self.look_up(SELECT, request, |s, r| s.select(r), |found| found.len());

@@ -59,6 +59,8 @@ impl WatchedStore {
     }
 }
 
+// A method that is not forwarded would silently have the default of the trait.
+#[deny(clippy::missing_trait_methods)]
 impl Select for WatchedStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.run.count_metric_names(request.matchers);

@@ -298,7 +298,7 @@ async fn page_is_served_under_a_strict_policy() {
     assert_eq!(send(&fixture, get("/assets/none.js")).await.status, 404);
 }
 
-/// Returns the parts of a text in double quotes, backquotes or single quotes that start with `./`.
+/// Returns the scripts and styles that start with `./` in quotes of any kind in a text.
 fn named_files(text: &str) -> Vec<String> {
     let parts = text.split(['"', '`', '\'']);
     let names = parts.filter_map(|part| part.strip_prefix("./"));
@@ -309,7 +309,7 @@ fn named_files(text: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn page_names_only_files_that_are_served_forever() {
+async fn page_refers_only_to_files_that_are_served_as_immutable() {
     let fixture = Fixture::ready(|_| {});
     let index = send(&fixture, get("/")).await.body;
     let mut names = named_files(&index);
@@ -320,7 +320,7 @@ async fn page_names_only_files_that_are_served_forever() {
         assert_eq!(reply.status, 200, "{name}");
         let caching = reply.header("cache-control");
         assert_eq!(caching, "public, max-age=31536000, immutable", "{name}");
-        // Scripts name others relative to themselves, and styles relative to the root.
+        // Paths of scripts are relative to the script, and paths of styles relative to the root.
         for other in named_files(&reply.body) {
             let path = format!("assets/{}", other.trim_start_matches("assets/"));
             if !names.contains(&path) {
@@ -335,7 +335,7 @@ async fn page_names_only_files_that_are_served_forever() {
 }
 
 #[tokio::test]
-async fn page_of_a_folder_replaces_the_embedded_one() {
+async fn page_in_a_folder_replaces_the_embedded_page() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     std::fs::create_dir(folder.path().join("assets")).unwrap();

@@ -27,7 +27,7 @@ use firn_storage::store::{RetentionLimits, RetentionRule, RetentionRules, Store,
 use firn_wire::exposition::TextSink;
 use std::sync::Arc;
 
-/// Number of histories in an ordinary run. `FIRN_SEEDS=2000` asks 100,000 questions.
+/// Number of histories in an ordinary run. `FIRN_SEEDS=2000` evaluates 100,000 queries.
 const SEEDS: u64 = 40;
 
 /// Histories that found an error: samples beyond the retention disappear when they are sealed.
@@ -104,7 +104,7 @@ const EXPRESSIONS: [&str; 44] = [
     "sort(m)",
 ];
 
-/// A panel of a dashboard, which asks the same question again and again.
+/// A panel of a dashboard, which sends the same query again and again.
 struct Panel {
     text: &'static str,
     step_ms: i64,
@@ -354,7 +354,8 @@ impl World {
         EvalTime::range(start, end.max(start), panel.step_ms)
     }
 
-    fn ask(&self, panel: &Panel) {
+    /// Compares the answers to a query with and without the cache.
+    fn compare(&self, panel: &Panel) {
         let (tenant, cancel) = (TenantId::anonymous(), CancelToken::new());
         let budget = Budget::new("query", 1 << 30);
         let context = context(self.store(), &tenant, &budget, &cancel);
@@ -405,7 +406,7 @@ fn answers_of_the_cache_equal_those_without_it_in_random_histories() {
         }
         for round in 0..ROUNDS {
             world.change();
-            world.ask(&world.panels[round as usize % world.panels.len()]);
+            world.compare(&world.panels[round as usize % world.panels.len()]);
         }
         queries += ROUNDS;
         hits += world.count("firn_query_results_cache_hits_total");

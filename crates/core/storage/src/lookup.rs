@@ -117,7 +117,7 @@ pub(crate) fn build_conditions<'a, I: LookupIndex<'a>>(
 }
 
 /// Returns the number of series that satisfy a matcher alone, of `all` series of the index. Finds
-/// the terms of the matcher, whatever that costs.
+/// the terms of the matcher regardless of the cost.
 pub(crate) fn count_series<'a, I: LookupIndex<'a>>(
     index: &I,
     matcher: &'a Matcher,

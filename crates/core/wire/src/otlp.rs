@@ -148,9 +148,9 @@ impl OtlpDecoder {
     }
 
     /// Decodes a protobuf request and leaves labels undecoded, like
-    /// [`crate::remote_write::OtlpDecoder::decode_within`]. The memory for samples and labels is
-    /// reserved in `memory` before it is allocated; the caller reserves the memory of the message.
-    /// Fails if the message as a whole is malformed or exceeds a limit.
+    /// [`crate::remote_write::RemoteWriteDecoder::decode_within`]. The memory for samples and
+    /// labels is reserved in `memory` before it is allocated; the caller reserves the memory of the
+    /// message. Fails if the message as a whole is malformed or exceeds a limit.
     pub fn decode_within<'a>(
         &mut self,
         reader: &OtlpDecodeOptions<'a>,

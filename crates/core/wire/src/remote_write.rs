@@ -309,7 +309,7 @@ impl<'d> DecodedWriteRequest<'d> {
     }
 
     /// Decodes the labels of all series with more than `labels_max` labels, so that a decoder with
-    /// this limit rejects them. Labels of existing series are not decoded otherwise.
+    /// this limit rejects them. The labels of other existing series remain undecoded.
     pub fn reject_many_labels(&mut self, labels_max: usize) -> Result<(), Error> {
         let has_many = |series: &u32| {
             let mut labels = 0;

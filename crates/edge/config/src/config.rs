@@ -91,7 +91,7 @@ pub struct Config {
     pub new_series: NewSeriesLimits,
     /// `firn.overrides`: file with the limits of single tenants.
     pub overrides_file: Option<PathBuf>,
-    /// Limits of single tenants, if the file was read.
+    /// Limits of single tenants from `overrides_file`; none before it is read.
     pub overrides: Arc<TenantOverrides>,
     /// Limits of every query, including those of the anonymous tenant. None is set by default:
     /// Prometheus has no such limits, so that its queries must also work in Firn. The limits of

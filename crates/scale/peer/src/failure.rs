@@ -106,7 +106,7 @@ pub fn encode_failure(failure: &PeerFailure, into: &mut Vec<u8>) {
         PeerFailure::Failed(error) => {
             into.push(FAILED);
             let own = match error.kind {
-                // Only the node that a sender reaches limits its rate.
+                // Only the node that receives a request from a sender limits the rate.
                 ErrorKind::RateLimited { .. } => ErrorKind::Unavailable,
                 kind => kind,
             };

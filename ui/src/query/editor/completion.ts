@@ -1,4 +1,4 @@
-// Completion of PromQL. Prometheus's grammar says what may stand at the cursor; names and values
+// Completion of PromQL. Prometheus's grammar gives the kinds of terms at the cursor; names and values
 // come from the server; ranking and help are the page's own. At most SHOWN_MAX entries are given to
 // the editor, so that a key stays quick with tens of thousands of metrics.
 
@@ -30,7 +30,7 @@ export interface MetricHelp {
   help: string;
 }
 
-// What completion knows of the server. All of it may fail softly: no names, no suggestions.
+// Data of the server for completion. A failed request gives no suggestions.
 export interface Names {
   metrics(word: string): Promise<readonly string[]>;
   metadata(): Promise<ReadonlyMap<string, MetricHelp>>;
@@ -54,13 +54,13 @@ export function helpOf(metadata: ReadonlyMap<string, MetricHelp>, name: string):
 
 function callOption(name: string, { signature, help }: FunctionHelp, boost: number): Completion {
   const isEmpty = signature.endsWith("()");
-  // The list itself shows the help: nothing is chosen when it opens, so nothing explains it beside.
+  // The list itself shows the help: nothing is chosen when it opens, so CodeMirror shows no help beside it.
   const detail = `${signature.slice(name.length)} – ${help}`;
   const option = { label: name, detail, info: help, type: "function", boost };
   return snippetCompletion(isEmpty ? `${name}()` : `${name}(\${})`, option);
 }
 
-// A call whose parenthesis stands there already is completed by its name alone.
+// A call that already has its parenthesis is completed by its name alone.
 function calls(state: EditorState, to: number, names: Names, table: ReadonlyMap<string, FunctionHelp>) {
   const isCalled = /^\s*\(/.test(state.sliceDoc(to, to + 20));
   return [...table]

@@ -1,4 +1,4 @@
-// What Enter does. It accepts a completion that was chosen with the arrows, or that completes an
+// The action of Enter. It accepts a completion that was chosen with the arrows, or that completes an
 // unfinished word; on a finished word it runs the query.
 
 import { completionStatus, currentCompletions, selectedCompletionIndex } from "@codemirror/autocomplete";

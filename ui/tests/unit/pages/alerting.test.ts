@@ -17,7 +17,7 @@ const alert = (state: Alert["state"], activeAt: string, severity = "page"): Aler
 const group = (rules: AlertingRule[]): RuleGroup =>
   ({ name: "g", file: "f", interval: 60, evaluationTime: 0, lastEvaluation: "", rules });
 
-test("what fires comes first, and equal rules keep the order of the file", () => {
+test("firing rules come first, and equal rules keep the order of the file", () => {
   const states = ["inactive", "pending", "firing", "pending"] as const;
   const rules = alerting.alertingRules([group(states.map((state, i) => rule(`r${String(i)}`, state)))]);
   expect(rules.map((placed) => placed.rule.name)).toEqual(["r2", "r1", "r3", "r0"]);

@@ -24,7 +24,7 @@ const target = (job: string, health: ActiveTarget["health"], instance = "a:1"): 
   globalUrl: "", lastError: "", lastScrape: "", lastScrapeDuration: 1, health, scrapeInterval: "15s", scrapeTimeout: "10s",
 });
 
-test("status speaks in words, and marks a failed reload and a wrong clock", () => {
+test("the status is in words, and marks a failed reload and a wrong clock", () => {
   const value = (name: string, runtime = RUNTIME) => statusFacts(BUILD, runtime, NOW, "UTC").find((fact) => fact.name === name);
   expect(value("Running for")).toMatchObject({ value: "2 h", field: "startTime", exact: "since 2026-11-28 10:00:00" });
   expect(value("Last reload")?.value).toBe("1 h ago");
@@ -36,20 +36,20 @@ test("status speaks in words, and marks a failed reload and a wrong clock", () =
   expect(value("Clock", bad)?.value).toBe("differs from this browser by 10 min");
 });
 
-test("memory and files stand against their limits", () => {
+test("memory and files are shown with their limits", () => {
   const facts = processFacts(gauges({ firn_memory_used_bytes: 3 * 2 ** 20, firn_memory_limit_bytes: 2 ** 30, process_open_fds: 95, process_max_fds: 100 }));
   expect(facts.find(({ name }) => name === "Memory accounted")?.value).toBe("3 MiB of 1 GiB");
   expect(facts.find(({ name }) => name === "Open files")).toMatchObject({ value: "95 of 100", tone: "warn" });
 });
 
-test("a bug report keeps the machine's names to itself", () => {
+test("a bug report omits the names of the machine", () => {
   const text = bugReport(statusFacts(BUILD, RUNTIME, NOW, "UTC"), [["api", { admin: true, search: false }]]);
   expect(text).toContain("Version: Firn 0.1.0\n");
   expect(text).toContain("Features: admin\n");
   expect(text).not.toContain("/srv");
 });
 
-test("health leads to what is wrong", () => {
+test("health links to the faults", () => {
   const facts = healthFacts(RUNTIME, [target("a", "up"), target("a", "down")], [], gauges({ firn_storage_head_series: 1234 }));
   expect(facts.map(({ text, tone }) => [text, tone])).toEqual([
     ["1 of 2 targets up", "bad"],
@@ -71,7 +71,7 @@ test("a server is fresh while it has its own series only", () => {
   expect(isFresh([target("shop", "up")], counts(900, 900))).toBe(false);
 });
 
-test("jobs that send stand beside those that are scraped, Firn's own last", () => {
+test("jobs that send are listed with scraped ones, Firn's own last", () => {
   const sending = { label_value: "otel", series_count: 7 };
   const answer = counts(907, 900);
   answer.labels[0]?.cardinality.push(sending);
@@ -83,7 +83,7 @@ test("jobs that send stand beside those that are scraped, Firn's own last", () =
   ]);
 });
 
-test("targets are joined with what they delivered and with their states, whatever the order of labels", () => {
+test("targets are joined with their delivered samples and with their states, whatever the order of labels", () => {
   const metric = (name: string) => ({ __name__: name, instance: "a:1", job: "x" });
   const delivered = deliveries(
     [{ metric: metric("scrape_samples_scraped"), value: [0, "100"] }, { metric: metric("scrape_samples_post_metric_relabeling"), value: [0, "60"] }],
@@ -111,7 +111,7 @@ test("faults of the store are shown only when there are any", () => {
   expect(names({ firn_storage_wal_disk_full: 1 })).toEqual(["The disk is full: writes are rejected"]);
 });
 
-test("disk parts, retention and work are told in words", () => {
+test("disk parts, retention and work are in words", () => {
   const part = (name: string, value: number) => ({ label: [{ name: "part", value: name }], gauge: { value } });
   const metrics = new SelfMetrics([{ name: "firn_storage_disk_bytes", metric: [part("log", 1), part("blocks", 5), part("none", 0)] }]);
   expect(diskParts(metrics)).toEqual([{ name: "blocks", bytes: 5 }, { name: "log", bytes: 1 }]);

@@ -35,7 +35,7 @@ test("a short list is drawn in full", () => {
 });
 
 test.each([[0, 800], [90_000, 90_800], [400_000, 400_800], [-5000, -4000]])(
-  "a long list draws what is between %d and %d, and the heights add up",
+  "a long list draws the rows between %d and %d, and the heights add up",
   (top, bottom) => {
     const heights = Array.from({ length: 10_000 }, (_, i) => (i % 10 === 0 ? 90 : 24));
     const total = heights.reduce((a, b) => a + b, 0);

@@ -8,7 +8,7 @@ test.each([
   ['Get "http://a:1/metrics": tcp connect error: Connection refused (os error 111)', "Nothing listens"],
   ['Get "http://a/metrics": dns error: failed to lookup address information', "The name has no address"],
   ['Get "https://a/metrics": x509: certificate signed by unknown authority', "The TLS connection failed"],
-  ["server returned HTTP status 401 Unauthorized", "The target wants credentials"],
+  ["server returned HTTP status 401 Unauthorized", "The target requires credentials"],
   ["server returned HTTP status 404 Not Found", "There is no such page"],
   ["server returned HTTP status 503 Service Unavailable", "The target itself failed"],
   ['Get "http://a/metrics": context deadline exceeded', "The target did not answer"],

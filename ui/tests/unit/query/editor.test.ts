@@ -49,7 +49,7 @@ describe("completion", () => {
     expect(result?.options[0]).toMatchObject({ label: "http_requests_total", detail: "counter – Requests." });
   });
 
-  test("what the server refuses is not offered", async () => {
+  test("refused names are not offered", async () => {
     expect(await labels("limit|")).not.toContain("limit_ratio");
     expect(await labels("sort|")).not.toContain("sort_by_label");
     expect(await labels("sort|")).toContain("sort");

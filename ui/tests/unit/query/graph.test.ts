@@ -47,7 +47,7 @@ describe("matrix", () => {
     expect(countSteps({ start: 5, end: 9, step: 0 })).toBe(0);
   });
 
-  test("names leave out what all share", () => {
+  test("names leave out shared labels", () => {
     const all = [{ __name__: "up", job: "a", zone: "x" }, { __name__: "up", job: "b", zone: "x" }];
     const shared = sharedLabels(all);
     expect(shared).toEqual({ __name__: "up", zone: "x" });

@@ -71,7 +71,7 @@ describe("heat map", () => {
     expect(quantile({ ...column, cells: [] }, 0.5)).toBeNaN();
   });
 
-  test("the rank of a cell counts what lies below", () => {
+  test("the rank of a cell counts the observations below", () => {
     expect(rankOf(column, { lower: 1, upper: 3, count: 4 })).toBe(0.9);
   });
 

@@ -33,7 +33,7 @@ describe("addresses", () => {
     expect(read("range=5m")).toEqual([emptyPanel(0)]);
   });
 
-  test("what is written is read again, and foreign parameters stay", () => {
+  test("written panels are read again, and foreign parameters stay", () => {
     const panels: PanelState[] = [
       { ...emptyPanel(0), expr: "up & down", view: "table", sort: "-value", search: "x" },
       { ...emptyPanel(4), expr: "rate(a[5m])", style: "share", isLog: true, step: "15s", min: "0", max: "1e3", unit: "bytes", isHidden: true, isWhole: true, off: ['a{b="c"}'], own: { range: "6h", end: "2026-01-02 03:04:05" } },
@@ -75,17 +75,17 @@ describe("questions", () => {
   const page = { range: 3600, end: undefined };
   const panel = (changes: Partial<PanelState>) => ({ ...emptyPanel(0), expr: "up", ...changes });
 
-  test("a graph asks for a range, at most 1,000 series", () => {
+  test("a graph requests a range, at most 1,000 series", () => {
     expect(questionOf(panel({}), page, NOW)).toEqual({ expr: "up", kind: "range", start: 996_400, end: 1_000_000, step: 12, limit: 1000 });
     expect(questionOf(panel({ isWhole: true }), page, NOW)?.limit).toBe(0);
   });
 
-  test("a table asks for one time, raw samples for a range of the selector", () => {
+  test("a table requests one time, raw samples for a range of the selector", () => {
     expect(questionOf(panel({ view: "table" }), page, NOW)).toMatchObject({ kind: "instant", end: 1_000_000, limit: 10_000 });
     expect(questionOf(panel({ view: "raw", expr: 'rate(up{a="b"}[5m])' }), page, NOW)).toMatchObject({ expr: 'up{a="b"}[3600s]', kind: "instant" });
   });
 
-  test("nothing is asked without an expression or with a wrong step", () => {
+  test("there is no request without an expression or with a wrong step", () => {
     expect(questionOf(panel({ expr: "  " }), page, NOW)).toBeUndefined();
     expect(questionOf(panel({ step: "abc" }), page, NOW)).toBeUndefined();
   });

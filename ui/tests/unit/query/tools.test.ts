@@ -27,7 +27,7 @@ describe("export", () => {
     expect(csv(matrix)).toBe('time,"{job=""a""}","{job=""b""}"\n1970-01-01T00:00:00.000Z,1,\n1970-01-01T00:00:15.000Z,NaN,-Inf\n');
   });
 
-  test("shells get what was typed", () => {
+  test("shells receive the typed text", () => {
     expect(shellQuoted("up")).toBe("up");
     expect(shellQuoted("a{b='c'}")).toBe("'a{b='\\''c'\\''}'");
     const question = { expr: 'up{a="b"}', kind: "range" as const, start: 0, end: 60, step: 15, limit: 0 };
@@ -37,7 +37,7 @@ describe("export", () => {
     expect(JSON.parse(grafanaPanel(question, "bytes", false))).toMatchObject({ targets: [{ expr: 'up{a="b"}' }] });
   });
 
-  test("JSON is what the API writes", () => {
+  test("JSON has the form of the API", () => {
     expect(wire(matrix)).toEqual({
       resultType: "matrix",
       result: [{ metric: { job: "a" }, values: [[0, "1"], [15, "NaN"]] }, { metric: { job: "b" }, values: [[15, "-Inf"]] }],

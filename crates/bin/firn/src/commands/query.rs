@@ -256,7 +256,7 @@ fn instant(a: &QueryArguments, expr: &str) -> Result<String, QueryCommandError> 
     evaluate(a, "/api/v1/query", params)
 }
 
-/// Sends a query and returns its result, or its plan if the command line asks for it.
+/// Sends a query and returns its result, or its plan if the command line selects it.
 fn evaluate(
     a: &QueryArguments,
     path: &str,

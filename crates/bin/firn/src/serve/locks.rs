@@ -319,7 +319,7 @@ fn rules(web: Option<&WebConfig>, access: &AccessSettings) -> Result<AccessRules
         }
     }
     rules.tokens = tokens(access)?;
-    // Without tokens the browser asks for the password of a user by itself.
+    // Without tokens the browser itself prompts for the user name and password.
     rules.is_page_public = !rules.tokens.is_empty() && !access.is_page_closed;
     Ok(rules)
 }

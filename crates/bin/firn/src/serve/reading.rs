@@ -307,6 +307,8 @@ fn remove_labels(mut series: Vec<RemoteReadSeries>, names: &[String]) -> Vec<Rem
     series
 }
 
+// A method that is not forwarded would silently have the default of the trait.
+#[deny(clippy::missing_trait_methods)]
 impl Select for RemoteReadStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.look_up(request, false)

@@ -1,8 +1,8 @@
 //! State of one cluster of replicas: its replicas, and its series.
 //!
-//! Invariants: all times are data times, so that a replay has the result of the original writes. A
-//! series, and a replica, without a sample for [`KEEP_MS`] of data time is forgotten; the next
-//! sample of a forgotten series is compared with the newest one of the store. Beyond the limit of
+//! Invariants: all times are data times, so that a replay has the result of the original writes.
+//! The state of a series or replica without a sample for [`KEEP_MS`] of data time is removed; the
+//! next sample of such a series is compared with the newest one of the store. Beyond the limit of
 //! tracked series, samples of the elected replica are stored and others are refused.
 
 use super::series::{HaSeries, HaSeriesMark, HeldSample, OfferedValue, ReplicaNumber};
@@ -15,10 +15,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Data time without a sample after which a series, a replica and a cluster are forgotten.
+/// Data time without a sample after which a series, a replica and a cluster are removed.
 pub(super) const KEEP_MS: i64 = 3_600_000;
 
-/// Data time between two searches for series to forget.
+/// Data time between two searches for series to remove.
 const SWEEP_MS: i64 = KEEP_MS / 4;
 
 /// Number of intervals for which a series with a long interval is kept.
@@ -60,7 +60,7 @@ pub(crate) struct SelectedSamples {
     pub(crate) histograms: Vec<bool>,
 }
 
-/// A series of a batch, as its cluster decides about it.
+/// A series of a batch, the input of [`HaClusterState::select`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfferedSeries<'a> {
     /// Fingerprint of the labels without the label of the replica.
@@ -71,7 +71,7 @@ pub(crate) struct OfferedSeries<'a> {
     pub(crate) samples: SeriesSamples<'a>,
 }
 
-/// The state of a series before samples were stored that may still fail.
+/// The state of a series before an append that may still fail.
 #[derive(Debug)]
 pub(super) struct SeriesUndo {
     print: Fingerprint,
@@ -83,7 +83,7 @@ pub(super) struct SeriesUndo {
 #[derive(Debug, Default)]
 pub(crate) struct ClusterChanges {
     pub(super) undo: Vec<SeriesUndo>,
-    /// Number of series whose samples are stored, and how many of them had another owner before.
+    /// Number of series with stored samples, and number of those that had another owner before.
     stored_series: usize,
     taken_series: usize,
 }
@@ -118,7 +118,7 @@ pub(crate) struct HaClusterState {
 }
 
 impl HaClusterState {
-    /// Creates a cluster without series, which adds those that it gets to `tracked`.
+    /// Creates a cluster without series. `tracked` counts the series of all clusters.
     pub(super) fn new(tracked: Arc<AtomicUsize>, tracked_max: usize) -> Self {
         Self {
             replicas: Vec::new(),
@@ -179,8 +179,8 @@ impl HaClusterState {
             .collect()
     }
 
-    /// Decides which samples of a series are stored. `stored` contains the newest stored samples of
-    /// a series that is not tracked. Samples after `time_max` are passed on, because the store
+    /// Selects the samples of a series that are stored. `stored` contains the newest stored samples
+    /// of a series that is not tracked. Samples after `time_max` are passed on, because the store
     /// rejects them.
     pub(crate) fn select(
         &mut self,
@@ -245,7 +245,8 @@ impl HaClusterState {
         })
     }
 
-    /// Decides about a series for which there is no memory: only the elected replica stores it.
+    /// Selects the samples of a series beyond the limit of tracked series: those of the elected
+    /// replica.
     fn select_untracked(
         &mut self,
         replica: ReplicaNumber,
@@ -281,7 +282,7 @@ impl HaClusterState {
         }
     }
 
-    /// Forgets series without recent samples, if the last search is long enough ago in data time.
+    /// Removes series without recent samples, if the last search is long enough ago in data time.
     pub(crate) fn sweep_if_due(&mut self) {
         if self.newest < self.swept.saturating_add(SWEEP_MS) {
             return;
@@ -302,7 +303,7 @@ impl HaClusterState {
         self.tracked.fetch_sub(gone, Ordering::Relaxed);
     }
 
-    /// Forgets samples that could not be stored.
+    /// Reverts the changes by a failed append.
     pub(super) fn revert(&mut self, undo: Vec<SeriesUndo>) {
         for SeriesUndo { print, mark, last } in undo {
             if let Some(series) = self.series.get_mut(&print) {

@@ -2,16 +2,16 @@
 //!
 //! The estimate is the mean of the shortest distances that repeat among the last [`DISTANCES`] ones
 //! of all replicas. Missed scrapes (distances of two intervals and more) and one scrape that is too
-//! early therefore do not change it, and a new interval is known after a few scrapes.
+//! early therefore do not change it, and a new interval is detected after a few scrapes.
 
 /// Number of distances that are kept: those of eight scrapes of two replicas. With half as many,
 /// one of 10,000 random histories with deaths and missed scrapes leads to a wrong estimate.
 const DISTANCES: usize = 16;
 
-/// Number of distances from which on the shortest one may be an exception.
+/// Minimum number of distances at which the shortest one may be an exception.
 const EXCEPTION_MIN: usize = 4;
 
-/// The last distances between samples of a series, and the interval that they show.
+/// The last distances between samples of a series, and the interval estimated from them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ScrapeInterval {
     distances: [u32; DISTANCES],
@@ -21,7 +21,7 @@ pub(super) struct ScrapeInterval {
 }
 
 impl ScrapeInterval {
-    /// Adds the distance in milliseconds between two samples of one replica that follow each other.
+    /// Adds the distance in milliseconds between two consecutive samples of one replica.
     pub(super) fn add_distance(&mut self, distance_ms: i64) {
         let Ok(distance) = u32::try_from(distance_ms) else {
             return;

@@ -13,8 +13,8 @@
 //! until the next stored sample shows whether one of them was missing: a distance of more than 1.5
 //! intervals is filled with them. After a restart, and after a staleness marker, there is no owner.
 //!
-//! Old samples are stored only if they fill a gap. This is how a replica that was cut off delivers
-//! its backlog.
+//! Old samples are stored only if they fill a gap. This is how a disconnected replica delivers its
+//! backlog.
 //!
 //! Invariants: two stored samples are at least [`NEAR_PERCENT`] of an interval apart, except for
 //! repetitions of the newest one. Memory is bounded by [`HELD_MAX`], [`GAPS_MAX`] and
@@ -24,22 +24,22 @@ use super::interval::ScrapeInterval;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 
-/// Minimum distance of stored samples, as a percentage of the interval. Three tenths are promised;
-/// the rest allows for the error of the estimate.
+/// Minimum distance of stored samples, as a percentage of the interval. The guarantee is 30; the
+/// rest allows for the error of the estimate.
 const NEAR_PERCENT: i64 = 31;
 
 /// Minimum distance of a sample that makes its replica the owner of a series without one. Half an
 /// interval, and some jitter: the replica whose next sample is nearer is preferred.
 const OWNERLESS_PERCENT: i64 = 60;
 
-/// Distance above which a sample is missing. A gap of 1.6 intervals is promised not to occur; the
-/// rest allows for the error of the estimate.
+/// Distance above which a sample is missing. The guarantee is that no gap exceeds 1.6 intervals;
+/// the rest allows for the error of the estimate.
 const WIDE_PERCENT: i64 = 150;
 
 /// Maximum number of held samples. Two replicas have at most two within a wide distance.
 const HELD_MAX: usize = 4;
 
-/// Maximum number of gaps that are known for a series; older ones are not filled any more.
+/// Maximum number of recorded gaps of a series; older ones are not filled any more.
 const GAPS_MAX: usize = 16;
 
 /// Number of replicas whose distances between samples are measured.
@@ -109,7 +109,7 @@ impl HeldSample {
     }
 }
 
-/// Two stored samples that are further apart than a sample may be missing.
+/// The time between two stored samples, in which samples may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SampleGap {
     from: TimestampMs,
@@ -132,7 +132,7 @@ pub(super) struct HaSeriesMark {
     gaps: Vec<SampleGap>,
 }
 
-/// Distances in milliseconds that decide about a sample.
+/// Limits of the distance between a sample and the last stored one, in milliseconds.
 struct DistanceLimits {
     near: i64,
     ownerless: i64,
@@ -233,8 +233,8 @@ impl HaSeries {
         is_stored
     }
 
-    /// Returns whether a sample that is not newer than the last stored one is stored: the newest
-    /// one again, which its sender repeats, or one in a gap.
+    /// Returns whether a sample that is not newer than the last stored one is stored: a repetition
+    /// of the last one by the owner, or a sample in a gap.
     fn offer_old(&mut self, replica: ReplicaNumber, time: TimestampMs) -> bool {
         if time == self.last {
             return self.owner == Some(replica);
@@ -366,8 +366,8 @@ impl HaSeries {
         self.last
     }
 
-    /// Forgets samples that could not be stored, so that they are stored when they are sent again:
-    /// those since `mark`, after which `last` was the time of the newest one.
+    /// Reverts the samples since `mark`, whose append failed, so that a repeated request stores
+    /// them. `last` is the time of the newest of these samples.
     pub(super) fn revert(&mut self, mark: HaSeriesMark, last: TimestampMs) {
         if self.last == last {
             *self = Self {

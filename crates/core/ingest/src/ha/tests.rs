@@ -1,5 +1,5 @@
 //! Random replays of replicas with skew, jitter, deaths, flapping and backlogs, checked against the
-//! guarantees of the page for users.
+//! guarantees in `docs/limits.md`.
 //!
 //! A round creates the samples of some replicas, delivers them in some order, and compares the
 //! stored samples with those that were sent. `FIRN_HA_SEED` repeats one round.
@@ -29,7 +29,7 @@ struct Sent {
     arrival: i64,
 }
 
-/// A cluster with one series, and what it has stored.
+/// A cluster with one series, and its stored samples.
 struct World {
     state: HaClusterState,
     stored: BTreeMap<TimestampMs, u8>,
@@ -157,7 +157,7 @@ struct Round {
     /// One of this many scrapes fails; 0 for none.
     missed_one_in: u64,
     /// Maximum number of scrapes, in addition to one, for which a replica is dead or alive; 0 if it
-    /// never dies. Two scrapes that follow each other show the interval.
+    /// never dies. Two consecutive scrapes determine the interval.
     life: u64,
     /// Dead replicas go on scraping and deliver their samples at the end of the outage.
     keeps_backlog: bool,
@@ -194,7 +194,7 @@ impl Round {
         let mut all = Vec::new();
         for replica in 0..self.replicas {
             let offset = rng.next_below(self.interval as u64) as i64;
-            // The first scrapes show the interval.
+            // The first scrapes determine the interval.
             let (mut is_dead, mut left) = (false, 3 + rng.next_below(10));
             let mut waiting: Vec<Sent> = Vec::new();
             let mut arrived = 0;
@@ -248,7 +248,7 @@ fn judge(
         if to - from < near {
             return Err(format!("{from} and {to} are {} apart", to - from));
         }
-        // The first scrapes show the interval, and may be missed.
+        // The first scrapes determine the interval, and may be missed.
         if to - from <= wide || from < times[0] + 6 * round.interval {
             continue;
         }

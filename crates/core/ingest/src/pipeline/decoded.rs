@@ -22,11 +22,11 @@ pub(super) struct ReplicaSelection {
     pub(super) changes: HaChanges,
     /// The samples that are not in the batch any more.
     pub(super) deduplicated: DeduplicatedSamples,
-    /// True if nothing of the request is left.
+    /// True if the batch is empty after the deduplication.
     pub(super) is_empty: bool,
 }
 
-/// Keeps the decisions about replicas if the samples are stored, and reverts them otherwise.
+/// Commits the changes by a deduplication if the samples are stored, and reverts them otherwise.
 pub(super) fn commit_when_stored(
     ticket: Ticket,
     selection: Option<ReplicaSelection>,

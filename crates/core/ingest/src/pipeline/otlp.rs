@@ -248,7 +248,7 @@ impl Pipeline {
         let entry = request_entry(&sender, bounds, decoded_at);
         let append = SpanContext::begin_child_of(request.span, super::push::APPEND);
         self.append_zeros(tenant, decoded.batch, &mut admission)?;
-        self.append_target_info(tenant, &mut target_info, &sender, &mut admission)?;
+        self.append_target_info(tenant, &mut target_info, &sender, limits, &mut admission)?;
         let ticket = self.aggregate_and_store(tenant, &mut decoded, entry, bounds);
         let (ticket, deduplicated) = commit_when_stored(ticket, selection);
         drop(append);
@@ -278,19 +278,15 @@ impl Pipeline {
         tenant: &TenantId,
         samples: &mut DecodedWriteRequest<'_>,
         sender: &SampleSender,
+        limits: &TenantLimits,
         admission: &mut WriteAdmission,
     ) -> Result<(), Error> {
         if samples.batch.series_count() == 0 {
             return Ok(());
         }
         let bounds = self.append_bounds_for(Some(sender));
-        let limits = self.tenant_limits(tenant);
-        let selection = match &limits.replicas {
-            None => None,
-            Some(settings) => {
-                self.select_replicas(tenant, settings, samples, admission, bounds.time_max)?
-            }
-        };
+        let selection =
+            self.select_replicas(tenant, limits, samples, admission, bounds.time_max)?;
         let entry = request_entry(sender, bounds, self.ledger.clock.monotonic());
         let ticket = self.aggregate_and_store(tenant, samples, entry, bounds);
         drop(commit_when_stored(ticket, selection));

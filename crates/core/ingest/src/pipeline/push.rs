@@ -172,7 +172,7 @@ impl Pipeline {
     }
 }
 
-/// Returns which names the metadata of a version contains.
+/// Returns the kind of names in the metadata of a version.
 fn metadata_names(version: RemoteWriteVersion) -> MetadataNameKind {
     match version {
         RemoteWriteVersion::V1 => MetadataNameKind::Families,

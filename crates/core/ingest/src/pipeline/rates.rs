@@ -1,6 +1,6 @@
 //! Limits the rate of pushed samples of a tenant, by a bucket of tokens.
 //!
-//! Wall-clock time decides, because the limit protects the machine, whatever the times of samples.
+//! The buckets follow the monotonic clock, not data time, because the limit protects the machine.
 
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Samples that a tenant may send now.
+/// The tokens of a tenant, one per sample, and the time of the last refill.
 #[derive(Clone, Copy, Debug)]
 struct RateBucket {
     tokens: f64,

@@ -1,7 +1,7 @@
 //! Removes the samples of other replicas, and the label of the replica, from pushed batches.
 //!
 //! ```text
-//! keys -> cluster, replica, key without the replica -> clusters decide -> batch of stored samples
+//! keys -> cluster, replica, key without the replica -> selection -> batch of stored samples
 //! ```
 //!
 //! A series with both labels belongs to a cluster of replicas; all others pass unchanged. The keys
@@ -24,7 +24,7 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::NewestSampleTimes;
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
-use firn_model::tenant_limits::ReplicaSettings;
+use firn_model::tenant_limits::{ReplicaSettings, TenantLimits};
 use firn_wire::remote_write::{DecodedWriteRequest, KEY_FORMAT, visit_labels};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -64,16 +64,19 @@ struct ReplicaKeyReader<'a> {
 
 impl Pipeline {
     /// Replaces the samples of `decoded` by those that are stored. Returns `None`, without a
-    /// change, if no series belongs to a cluster of replicas. Fails if there is no memory, or if
-    /// there are too many clusters.
+    /// change, if the tenant has no replicas or no series belongs to a cluster of them. Fails if
+    /// there is no memory, or if there are too many clusters.
     pub(super) fn select_replicas(
         &self,
         tenant: &TenantId,
-        settings: &ReplicaSettings,
+        limits: &TenantLimits,
         decoded: &mut DecodedWriteRequest<'_>,
         admission: &mut WriteAdmission,
         time_max: TimestampMs,
     ) -> Result<Option<ReplicaSelection>, Error> {
+        let Some(settings) = &limits.replicas else {
+            return Ok(None);
+        };
         let Some(hash) = self.store.series_hash() else {
             return Ok(None);
         };
@@ -129,7 +132,7 @@ impl Pipeline {
         }))
     }
 
-    /// Decides about all series of one cluster.
+    /// Selects the samples of all series of one cluster.
     fn select_of_cluster(
         &self,
         tenant: &TenantId,
@@ -139,14 +142,11 @@ impl Pipeline {
         batch: &Batch,
         time_max: TimestampMs,
     ) -> ClusterChanges {
-        let is_own = |series: &&mut PushedSeries| {
-            series.source.is_some_and(|(cluster, _)| cluster == number)
-        };
+        let is_own =
+            |series: &PushedSeries| series.source.is_some_and(|(cluster, _)| cluster == number);
         let mut changes = ClusterChanges::default();
         let mut state = lock(&pushed.cluster);
-        let prints = series
-            .iter()
-            .filter(|series| series.source.is_some_and(|(cluster, _)| cluster == number));
+        let prints = series.iter().filter(|series| is_own(series));
         let unknown = state.list_unknown(prints.map(|series| series.print));
         let times = self.store.newest_sample_times(tenant, &unknown);
         let known = unknown.into_iter().zip(times);
@@ -154,7 +154,7 @@ impl Pipeline {
             .filter_map(|(print, times)| Some((print, times?)))
             .collect();
         let mut last = None;
-        for series in series.iter_mut().filter(is_own) {
+        for series in series.iter_mut().filter(|series| is_own(series)) {
             let Some((_, replica)) = series.source else {
                 continue;
             };

@@ -50,8 +50,8 @@ impl Pipeline {
         limits.labels_max.unwrap_or(of_pipeline)
     }
 
-    /// Rejects series with too many labels, removes the samples of other replicas, and takes the
-    /// others from the rate of the tenant. Fails without effect if the rate is exceeded.
+    /// Rejects series with too many labels, removes the samples of other replicas, and counts the
+    /// others against the rate of the tenant. Fails without effect if the rate is exceeded.
     pub(super) fn admit_samples(
         &self,
         tenant: &TenantId,
@@ -63,12 +63,7 @@ impl Pipeline {
         if let Some(labels_max) = limits.labels_max {
             decoded.reject_many_labels(labels_max)?;
         }
-        let selection = match &limits.replicas {
-            None => None,
-            Some(settings) => {
-                self.select_replicas(tenant, settings, decoded, admission, time_max)?
-            }
-        };
+        let selection = self.select_replicas(tenant, limits, decoded, admission, time_max)?;
         if let Some(rate) = limits.rate {
             let batch = &*decoded.batch;
             let samples = batch.sample_count() + batch.exemplars().len();

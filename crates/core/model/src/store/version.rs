@@ -1,4 +1,4 @@
-//! Versions of the samples that a store returns, by which a cache finds out what has changed.
+//! Versions of the samples of a store, with which a cache detects changes.
 
 use crate::sample::TimestampMs;
 
@@ -8,7 +8,8 @@ use crate::sample::TimestampMs;
 /// [`Select::unchanged_before`]: super::Select::unchanged_before
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreVersion {
-    /// Identifies the open store in this process. A store that is opened again has another one.
+    /// Identifies the open store in this process. Each time that a store is opened, it gets a new
+    /// number.
     pub store: u64,
     /// The newest visible batch.
     pub batch: u64,
@@ -17,7 +18,7 @@ pub struct StoreVersion {
     pub rewrites: u64,
     /// Samples before this time are beyond the retention and may be removed without a new version.
     pub kept_from: TimestampMs,
-    /// The part of the store that look-ups see, as text; empty for all of it. Versions of different
-    /// parts are not comparable.
+    /// The part of the store to which look-ups are restricted, as text; empty for all of it.
+    /// Versions of different parts are not comparable.
     pub part: String,
 }

@@ -52,15 +52,10 @@ pub(crate) fn of_nodes(
     tally: &SampleTally,
     default_step_ms: i64,
 ) -> (SampleCounts, NodeSamples) {
-    let (counts, steps) = count(expr, node, grid, tally, default_step_ms, true);
-    let mut nodes = NodeSamples::default();
-    for (node, total, read) in steps.of_nodes() {
-        let samples = nodes.entry(node).or_default();
-        *samples = (samples.0 + total, samples.1 + read);
-    }
-    (counts, nodes)
+    count(expr, node, grid, tally, default_step_ms, true)
 }
 
+/// Returns the sample counts, and those of each plan node if `by_node` is set.
 fn count(
     expr: &Expr,
     node: &PlanNode,
@@ -68,7 +63,7 @@ fn count(
     tally: &SampleTally,
     default_step_ms: i64,
     by_node: bool,
-) -> (SampleCounts, StepSampleCounts) {
+) -> (SampleCounts, NodeSamples) {
     let mut meter = SampleMeter {
         tally,
         default_step_ms,
@@ -79,7 +74,12 @@ fn count(
     };
     let mut steps = StepSampleCounts::new(grid.count, by_node);
     meter.count_part((expr, node), grid, &mut steps, false);
-    let all = steps.all.clone();
+    let mut nodes = NodeSamples::default();
+    for (node, total, read) in steps.of_nodes() {
+        let samples = nodes.entry(node).or_default();
+        *samples = (samples.0 + total, samples.1 + read);
+    }
+    let all = steps.all;
     let counts = SampleCounts {
         total: all.total(),
         read: all.read(),
@@ -87,7 +87,7 @@ fn count(
         total_at: all.total_at,
         read_at: all.read_at,
     };
-    (counts, steps)
+    (counts, nodes)
 }
 
 /// An expression and its plan node. The parts of an expression that was folded to a constant share

@@ -85,8 +85,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Evaluates a node with `evaluate`, whose time and memory count for the node if the query is
-    /// analyzed.
+    /// Calls `evaluate` and assigns its time and memory to the node if the query is analyzed.
     fn measure<T>(&mut self, node: &PlanNode, evaluate: impl FnOnce(&mut Self) -> T) -> T {
         let Some(meter) = self.run.account.meter().cloned() else {
             return evaluate(self);

@@ -1,8 +1,8 @@
-//! Builds the report of a plan: its tree with texts, the part of each matcher in the look-up of its
+//! Builds the report of a plan: its tree with texts, the cost of each matcher in the look-up of its
 //! selector, and after an evaluation the figures of each node.
 //!
-//! The plan has no parentheses and folded constants, and the syntax tree has the texts. Both are
-//! traversed together.
+//! The plan contains no parentheses, and its constants are folded; the texts are in the syntax
+//! tree. Both trees are traversed together.
 
 mod hints;
 mod metric_kinds;
@@ -23,6 +23,7 @@ use crate::report::{
 use crate::request::{Options, QueryContext};
 use crate::value::PromqlError;
 use firn_model::budget::Reservation;
+use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{MatcherCost, SelectRequest};
@@ -175,7 +176,7 @@ impl<'a> ReportBuilder<'a> {
         } else {
             let limit = SeriesLimit::new(usize::MAX);
             let range = self.window_of(selector, at.node).time_range(&at.grid);
-            let request = self.request(selector, range, &limit);
+            let request = self.request(&selector.matchers, range, &limit);
             self.ctx.store.explain(request).map_err(storage_error)?
         };
         let mut matchers = Vec::with_capacity(costs.len());
@@ -205,13 +206,13 @@ impl<'a> ReportBuilder<'a> {
 
     fn request<'r>(
         &'r self,
-        selector: &'r PlanSelector,
+        matchers: &'r [Matcher],
         range: TimeRange,
         limit: &'r SeriesLimit,
     ) -> SelectRequest<'r> {
         SelectRequest {
             tenant: self.ctx.tenant,
-            matchers: &selector.matchers,
+            matchers,
             range,
             newest_only: false,
             cancel: self.ctx.cancel,
@@ -256,7 +257,7 @@ fn is_subquery(node: &PlanNode) -> bool {
     matches!(node.kind, PlanNodeKind::Subquery(_))
 }
 
-/// Returns the selector of a node that is one.
+/// Returns the selector of a node, if the node is a selector.
 fn selector_of(node: &PlanNode) -> Option<&PlanSelector> {
     match &node.kind {
         PlanNodeKind::Vector(selector) | PlanNodeKind::Matrix(selector, _) => Some(selector),
@@ -264,7 +265,7 @@ fn selector_of(node: &PlanNode) -> Option<&PlanSelector> {
     }
 }
 
-/// Returns the name of an operation, the same as in Prometheus's syntax trees.
+/// Returns the name of an operation in Prometheus's syntax trees.
 fn kind_name(kind: &PlanNodeKind) -> &'static str {
     match kind {
         PlanNodeKind::Number(_) => "numberLiteral",

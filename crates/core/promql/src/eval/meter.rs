@@ -6,10 +6,11 @@
 //! compute threads:                                       part: rows of rate -> sum
 //! ```
 //!
-//! The time and the memory between two calls belong to the node that was entered last and not yet
-//! left. The compute threads measure each part, which belongs to the same node. The rows of several
-//! nodes pass through one part; a stream moves their shares from the consumer to these nodes, and a
-//! source moves the time of its reads to the selector. Invariant: moving changes no sum.
+//! The time and the memory between two calls are assigned to the current node: the last one that
+//! was entered and not left. The compute threads measure each part, which is assigned to the same
+//! node. The rows of several nodes pass through one part; a stream moves their shares from the
+//! consumer to these nodes, and a source moves the time of its reads to the selector. Invariant:
+//! moving changes no sum.
 
 use crate::plan::PlanNode;
 use firn_model::budget::Budget;
@@ -61,9 +62,9 @@ struct MeteredNode {
 /// The series of a binary operation without a match on the other side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnmatchedSeries {
-    /// Number of series without a match on the left side, and of all series there.
+    /// Number of series on the left side without a match, and of all series on that side.
     pub(crate) left: (usize, usize),
-    /// Number of series without a match on the right side, and of all series there.
+    /// Number of series on the right side without a match, and of all series on that side.
     pub(crate) right: (usize, usize),
 }
 
@@ -81,8 +82,8 @@ pub(crate) struct NodeMeasurements {
 }
 
 impl EvalMeter {
-    /// Creates the meter of a plan, which must not be moved afterwards. The thread that evaluates
-    /// the query must call it.
+    /// Creates the meter of a plan, which must not be moved afterwards. Must be called on the
+    /// thread that evaluates the query.
     pub(crate) fn new(plan: &PlanNode, clock: &Arc<dyn Clock>, budget: &Budget) -> Self {
         let mut places = FxHashMap::default();
         plan.visit(&mut |node| {
@@ -156,7 +157,7 @@ impl EvalMeter {
         self.clock.thread_time()
     }
 
-    /// Returns the elapsed time, which costs less to read than the processor time.
+    /// Returns the elapsed time. Reading it costs less than reading the processor time.
     pub(crate) fn elapsed(&self) -> Duration {
         self.clock.monotonic()
     }
@@ -198,7 +199,7 @@ impl EvalMeter {
         *lock(&self.nodes[place].unmatched) = Some(unmatched);
     }
 
-    /// Returns the measurements of a node. The evaluation must have ended.
+    /// Returns the measurements of a node. Must be called after the evaluation.
     pub(crate) fn measurements(&self, place: NodePlace) -> NodeMeasurements {
         let node = &self.nodes[place];
         let positive = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0) as u64;
@@ -235,7 +236,7 @@ impl EvalMeter {
     }
 }
 
-/// The compute threads, whose work counts for the current node of a meter.
+/// The compute threads. Their work is assigned to the current node of a meter.
 pub(crate) struct MeteredCompute<'a> {
     inner: &'a dyn Compute,
     meter: &'a EvalMeter,

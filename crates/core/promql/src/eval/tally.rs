@@ -203,15 +203,12 @@ impl RecordedRows {
     }
 
     fn append(&mut self, other: &RecordedRows) {
-        let lists = |rows: &mut RecordedRows, other: &RecordedRows| {
-            add_lists(&mut rows.floats, &other.floats);
-            let (own, others) = (&mut rows.histograms, &other.histograms);
-            add_lists(&mut own.counts, &others.counts);
-            add_lists(&mut own.sizes, &others.sizes);
-            add_lists(&mut own.sizes_passing, &others.sizes_passing);
-        };
         self.rows += other.rows;
-        lists(self, other);
+        add_lists(&mut self.floats, &other.floats);
+        let (own, others) = (&mut self.histograms, &other.histograms);
+        add_lists(&mut own.counts, &others.counts);
+        add_lists(&mut own.sizes, &others.sizes);
+        add_lists(&mut own.sizes_passing, &others.sizes_passing);
     }
 
     fn extent(&self) -> StepSampleExtent {

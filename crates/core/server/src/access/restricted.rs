@@ -6,9 +6,10 @@ use firn_model::error::Error;
 use firn_model::exemplar::SeriesExemplarResult;
 use firn_model::losses::DataLossWarnings;
 use firn_model::matcher::Matcher;
+use firn_model::metadata::MetadataBatch;
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
-    ExemplarRequest, MatcherCost, Select, SelectRequest, Selection, StoreVersion,
+    ExemplarRequest, MatcherCost, MetadataRequest, Select, SelectRequest, Selection, StoreVersion,
 };
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ impl RestrictedStore {
     }
 }
 
+// A method that is not forwarded would silently have the default of the trait.
+#[deny(clippy::missing_trait_methods)]
 impl Select for RestrictedStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let matchers = self.combine_matchers(request.matchers);
@@ -111,6 +114,11 @@ impl Select for RestrictedStore {
 
     fn unchanged_before(&self, tenant: &TenantId, version: &StoreVersion) -> TimestampMs {
         self.store.unchanged_before(tenant, version)
+    }
+
+    /// Returns nothing: metadata belongs to metric names, not to the visible series.
+    fn metadata(&self, _request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
+        Ok(MetadataBatch::default())
     }
 
     fn loss_warnings(&self, tenant: &TenantId, range: TimeRange) -> DataLossWarnings {

@@ -42,7 +42,7 @@ pub struct AccessRules {
     /// valid tokens.
     pub tokens: HashMap<[u8; 32], Arc<AccessGrant>>,
     /// True if the files of the web page, which contain no data, need no credentials. A browser
-    /// cannot send a token before the page asks for it.
+    /// cannot send a token before the page has prompted for it.
     pub is_page_public: bool,
 }
 

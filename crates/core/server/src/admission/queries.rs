@@ -25,7 +25,7 @@ pub(crate) enum QueryAbortReason {
     /// The deadline passed while the query waited in the queue.
     #[error("query timed out in query queue")]
     Waiting,
-    /// The deadline passed while other queries of the tenant ran, as many as may run at one time.
+    /// The deadline passed while the maximum number of queries of the tenant ran.
     #[error(
         "query timed out in query queue: {0} queries of the tenant run, limit {0} \
          (max_concurrent_queries)"

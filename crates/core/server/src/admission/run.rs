@@ -12,11 +12,15 @@ use super::question::RequestedQuery;
 use super::registry::QueryRegistry;
 use firn_model::budget::Budget;
 use firn_model::cancel::{CancelReason, CancelToken};
+use firn_model::env::Compute;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimestampMs;
+use firn_model::store::Select;
+use firn_model::tenant::TenantId;
 use firn_model::units::format_go_duration;
+use firn_promql::QueryContext;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -141,6 +145,24 @@ impl QueryRun {
     /// Returns the memory budget of the query.
     pub(crate) fn budget(&self) -> &Budget {
         &self.allowance.budget
+    }
+
+    /// Returns the context for evaluating the query of `tenant` over `store` on `compute`. The
+    /// caller sets `failed_counts` if it needs the counts of a failure.
+    pub(crate) fn context<'a>(
+        &'a self,
+        store: &'a dyn Select,
+        tenant: &'a TenantId,
+        compute: &'a dyn Compute,
+    ) -> QueryContext<'a> {
+        QueryContext {
+            store,
+            tenant,
+            compute,
+            budget: self.budget(),
+            cancel: self.cancel(),
+            failed_counts: None,
+        }
     }
 
     /// Returns the number of samples read so far.

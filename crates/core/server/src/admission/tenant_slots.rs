@@ -1,7 +1,8 @@
 //! Limits the number of queries of one tenant that run at one time.
 //!
-//! A query waits here before it enters the queue of all tenants. Invariant: rules do not count and
-//! never wait here. After a change of the limit, queries that run already do not count.
+//! A query waits for a place of its tenant before it enters the queue of all tenants. Invariant:
+//! queries of rules take no place and never wait for one. After a change of the limit, queries that
+//! started before it do not count.
 
 use super::queue::QueueClient;
 use super::run::QueryRun;

@@ -1,5 +1,5 @@
-//! `/api/v1/status/access`: what the credential of the request may do, so that a client such as the
-//! web page offers nothing that would be refused.
+//! `/api/v1/status/access`: the permissions of the credential of the request. Clients such as the
+//! web page hide operations that the server would refuse.
 //!
 //! Invariant: the endpoint answers before the store is open, and reveals nothing about the data.
 

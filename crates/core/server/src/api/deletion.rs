@@ -17,8 +17,8 @@ use serde_json::json;
 /// Maximum length of the matchers in a line of the audit log, in bytes.
 const AUDITED_BYTES_MAX: usize = 4 << 10;
 
-/// The operation, selectors and time range of a request that deletes, for its line in the audit
-/// log. Handlers attach it to the response.
+/// The operation, selectors and time range of a deletion, for its line in the audit log. Handlers
+/// attach it to the response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeletionAudit {
     /// The operation: `delete_series`, `dry_run` or `clean_tombstones`.

@@ -1,8 +1,8 @@
 //! The web page: one document for all of its paths, and its files, served with a strict content
 //! security policy. The operator can set the title and add a link.
 //!
-//! The document and the files contain no data, so that they are served without credentials if
-//! tokens are configured: the page itself then asks for a token.
+//! The document and the files contain no data. If tokens are configured, both are served without
+//! credentials, and the page prompts for a token.
 
 mod files;
 
@@ -158,7 +158,7 @@ fn serve(
     if is_fresh {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
-        *response.body_mut() = Body::from(content.bytes.into_owned());
+        *response.body_mut() = Body::from(content.bytes);
     }
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));

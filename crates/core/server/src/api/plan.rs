@@ -31,10 +31,10 @@ use tokio::time::Instant;
 /// Size of a node, a matcher or a hint in JSON without its texts, in bytes.
 const ITEM_BYTES: usize = 512;
 
-/// Report about a query that a request asks for.
+/// The report about a query that a request selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueryReport {
-    /// None: the result alone.
+    /// The result alone.
     Nothing,
     /// The plan instead of a result.
     Plan,
@@ -102,24 +102,25 @@ pub(super) struct ReportedQuery {
     pub(super) report: QueryReport,
 }
 
-/// Evaluates a query, with cached steps if there is a `cache`. Returns its result and, for an
-/// analysis, its plan in JSON, whose memory is reserved with the result.
+/// Evaluates a query, with cached steps if there is a `cache`, or analyzes it if there are
+/// `families`. Returns its result and, for an analysis, its plan in JSON, whose memory is reserved
+/// with the result.
 pub(super) fn evaluate(
     engine: &dyn QueryEngine,
     cache: Option<&ResultsCache>,
     context: &QueryContext<'_>,
-    families: &FamilyTypes,
+    families: Option<&FamilyTypes>,
     clock: &Arc<dyn Clock>,
     query: &ReportedQuery,
 ) -> Result<(QueryResult, Option<Vec<u8>>), PromqlError> {
     let (text, time, options) = (&query.text, query.time, &query.options);
-    if query.report != QueryReport::Analysis {
+    let Some(families) = families else {
         let result = match cache {
             Some(cache) => cache.query(engine, context, text, time, options)?,
             None => engine.query(context, text, time, options)?,
         };
         return Ok((result, None));
-    }
+    };
     let family_type = families.bind(context);
     let sources = ReportSources {
         clock,
@@ -130,8 +131,8 @@ pub(super) fn evaluate(
     Ok((result, Some(document)))
 }
 
-/// Answers a request with the plan of a query, which is not evaluated. It waits in the queue like
-/// other queries, because its look-ups take time.
+/// Answers a request with the plan of a query, without evaluating it. The request waits in the
+/// queue like other queries, because its look-ups take time.
 pub(super) async fn explain(
     call: ApiCall,
     query: ReportedQuery,
@@ -146,14 +147,7 @@ pub(super) async fn explain(
     let explained = call.compute_over(Some(query.time.into()), deadline, move |run, _| {
         let clock = app.parts.env.clock.clone();
         let store = WatchedStore::new(store, run, clock.clone());
-        let context = QueryContext {
-            store: &store,
-            tenant: &tenant,
-            compute: &*app.parts.env.compute,
-            budget: run.budget(),
-            cancel: run.cancel(),
-            failed_counts: None,
-        };
+        let context = run.context(&store, &tenant, &*app.parts.env.compute);
         let family_type = families.bind(&context);
         let sources = ReportSources {
             clock: &clock,

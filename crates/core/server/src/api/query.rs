@@ -171,7 +171,8 @@ async fn evaluate(
         return plan::explain(call, query, deadline).await;
     }
     let is_cached = uses_cache(&call, time)? && query.report == QueryReport::Nothing;
-    let families = FamilyTypes::from_call(&call);
+    let is_analyzed = query.report == QueryReport::Analysis;
+    let families = is_analyzed.then(|| FamilyTypes::from_call(&call));
     let logged = logged_query(&call, &query);
     let has_begun = Arc::new(AtomicBool::new(false));
     let (app, store, tenant) = (
@@ -188,16 +189,12 @@ async fn evaluate(
         let store = WatchedStore::new(store, run, clock.clone());
         let failed = Mutex::default();
         let context = QueryContext {
-            store: &store,
-            tenant: &tenant,
-            compute: &*app.parts.env.compute,
-            budget: run.budget(),
-            cancel: run.cancel(),
             failed_counts: Some(&failed),
+            ..run.context(&store, &tenant, &*app.parts.env.compute)
         };
         let cache = is_cached.then_some(&app.results);
         let engine = &*app.parts.engine;
-        let outcome = plan::evaluate(engine, cache, &context, &families, &clock, &query);
+        let outcome = plan::evaluate(engine, cache, &context, families.as_ref(), &clock, &query);
         let timings = QueryTimings {
             queue: begun.saturating_sub(asked),
             run: clock.monotonic().saturating_sub(begun),
@@ -231,7 +228,7 @@ async fn evaluate(
 /// A query that succeeded.
 struct EvaluatedQuery {
     result: QueryResult,
-    /// Its plan in JSON, if the request asks for it.
+    /// Its plan in JSON, if the request sets `analyze`.
     analysis: Option<Vec<u8>>,
     timings: QueryTimings,
 }

@@ -128,7 +128,7 @@ impl CachedSeries {
     }
 
     fn bytes(&self) -> usize {
-        // The bytes of a label set are shared with the results of other queries at best.
+        // The bytes of the label set are counted in full, although other results may share them.
         size_of::<Self>() + self.labels.as_bytes().len() + size_of_val(&self.values[..])
     }
 }
@@ -189,10 +189,10 @@ impl CachedSteps {
         size_of::<Self>() + self.series.iter().map(CachedSeries::bytes).sum::<usize>()
     }
 
-    /// Returns how many of the first steps of a query of the same phase are here and before
-    /// `affected`. At least the last step of the query is excluded, and also the one before it if
-    /// the query would otherwise end at its start, like an instant query. Returns `None` if there
-    /// is no such step.
+    /// Returns the number of first steps of a query of the same phase that this result contains and
+    /// that are before `affected`. Excludes the last step of the query, and also the one before it
+    /// if the remaining query would otherwise end at its start, like an instant query. Returns
+    /// `None` if there is no such step.
     pub(super) fn reusable(&self, query: &QuerySteps, affected: TimestampMs) -> Option<usize> {
         let own = &self.steps;
         let end = affected.min(own.last().saturating_add(1));
@@ -253,7 +253,7 @@ impl CachedSteps {
         }
     }
 
-    /// Returns the position of the steps of a query, all of which must be here.
+    /// Returns the position of the steps of a query. This result must contain all of them.
     fn range_of(&self, query: &QuerySteps) -> std::ops::Range<usize> {
         let start = ((query.first - self.steps.first) / self.steps.step_ms) as usize;
         let end = start + query.count;

@@ -2,8 +2,8 @@
 //! response.
 //!
 //! Invariant: without credentials every request is answered with 401, independent of its method and
-//! whether its path exists. The only exception is the web page, whose files contain no data: it
-//! asks for a token itself.
+//! whether its path exists. The only exception is the web page, whose files contain no data: the
+//! page prompts for a token.
 
 use super::table::pages::is_of_page;
 use crate::access::{enter, too_many};
@@ -63,7 +63,7 @@ pub(super) async fn guard(
     response
 }
 
-/// Returns whether the request reads a page or file of the web UI, or is redirected there.
+/// Returns whether the request reads a page or file of the web UI, or is redirected to it.
 fn is_page(app: &ServerApp, request: &Request) -> bool {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let (path, prefix) = (request.uri().path(), &app.parts.web.route_prefix);

@@ -23,7 +23,7 @@ struct JobSeriesCounts {
 /// Counts of created and rejected series in the current window.
 #[derive(Debug, Default)]
 pub(super) struct SeriesBudgetWindow {
-    /// Number of the window, counted in windows of this length since the epoch.
+    /// Index of the window: the number of whole windows of `window_ms` since the epoch.
     window: i64,
     window_ms: i64,
     created: usize,
@@ -47,7 +47,7 @@ impl SeriesBudgetWindow {
         }
     }
 
-    /// Counts one more series of `job` as created, or as rejected: returns the limit that is
+    /// Counts one more series of `job` as created, or as rejected. Fails with the limit that is
     /// reached.
     pub(super) fn try_admit(
         &mut self,

@@ -59,7 +59,7 @@ pub struct BlockColumnReader<'a> {
     times: Option<(u32, Arc<TimesUnit>)>,
     newest: Option<(u32, Arc<[TimestampMs]>)>,
     floats: FloatColumnReader,
-    /// Number of units that the reader has opened, and their size in bytes.
+    /// Number of units that the reader has opened, and their total size in bytes.
     opened: (u64, u64),
 }
 
@@ -99,7 +99,8 @@ impl<'a> BlockColumnReader<'a> {
         }
     }
 
-    /// Returns the number of units that the reader has opened so far, and their size in bytes.
+    /// Returns the number of units that the reader has opened so far, and their total size in
+    /// bytes.
     pub fn opened_units(&self) -> (u64, u64) {
         self.opened
     }
@@ -379,12 +380,11 @@ impl<'a> BlockColumnReader<'a> {
         if let Some(at) = self.times.as_ref().and_then(index) {
             return Ok(at);
         }
-        let opened = self.block.times.find_unit(&self.block.files, number)?;
-        let at = index(&opened);
-        let units = &self.block.times.units;
-        let entry = units.find(number.into()).and_then(|unit| units.get(unit));
+        let (first, unit, bytes) = self.block.times.find_unit(&self.block.files, number)?;
         self.opened.0 += 1;
-        self.opened.1 += entry.map_or(0, |entry| u64::from(entry.bytes));
+        self.opened.1 += bytes;
+        let opened = (first, unit);
+        let at = index(&opened);
         self.times = Some(opened);
         at.ok_or_else(|| self.malformed_times(number, DecodeError("number of no time column")))
     }

@@ -65,13 +65,14 @@ impl<'a> BlockLookup<'a> {
         matchers.iter().map(cost).collect()
     }
 
-    /// Finds the matching series. Calls `defers` with each matcher that is checked on candidates.
+    /// Finds the matching series. Calls `on_deferred` with each matcher that is checked on
+    /// candidates.
     fn find_with(
         &self,
         matchers: &'a [Matcher],
         cancel: &CancelToken,
         memory: &mut Reservation,
-        defers: &mut dyn FnMut(&'a Matcher),
+        on_deferred: &mut dyn FnMut(&'a Matcher),
     ) -> Result<Vec<u32>, Error> {
         let before = memory.bytes();
         let Some(mut conditions) = lookup::build_conditions(self, matchers) else {
@@ -91,7 +92,7 @@ impl<'a> BlockLookup<'a> {
                 break;
             }
             if !self.narrow_candidates(condition, &mut candidates, cancel, memory)? {
-                defers(condition.matcher);
+                on_deferred(condition.matcher);
             }
         }
         memory.shrink_to(before + size_of_val(&candidates[..]));

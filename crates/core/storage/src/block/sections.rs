@@ -110,16 +110,18 @@ pub(super) struct TimesSection {
 }
 
 impl TimesSection {
-    /// Returns the unit that contains a time column, and the number of its first column.
+    /// Returns the unit that contains a time column, with the number of its first column and its
+    /// size in bytes.
     pub(super) fn find_unit(
         &self,
         files: &BlockFiles,
         number: u32,
-    ) -> Result<(u32, Arc<TimesUnit>), StorageError> {
+    ) -> Result<(u32, Arc<TimesUnit>, u64), StorageError> {
         let index = self.units.find(number.into()).unwrap_or(0);
         let entry = self.units.get(index);
-        let first = entry.map_or(0, |entry| entry.first);
-        Ok((first as u32, files.load_unit(entry, TimesUnit::open)?))
+        let (first, bytes) = entry.map_or((0, 0), |entry| (entry.first, u64::from(entry.bytes)));
+        let unit = files.load_unit(entry, TimesUnit::open)?;
+        Ok((first as u32, unit, bytes))
     }
 
     /// Returns the error for a malformed time column.

@@ -87,7 +87,7 @@ pub(crate) fn plan_cleaning(list: &BlockList) -> Vec<MergePlan> {
     sets.map(plan_rewrite).collect()
 }
 
-/// Returns the merge of a set of blocks alone, which leaves out its deleted and expired samples.
+/// Returns the merge of a single set of blocks, which omits its deleted and expired samples.
 pub(crate) fn plan_rewrite(set: BlockSet<'_>) -> MergePlan {
     MergePlan {
         inputs: set.blocks().to_vec(),

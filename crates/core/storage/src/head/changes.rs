@@ -1,5 +1,5 @@
-//! The times of the samples that recent batches added, by which a cache of results finds out which
-//! of them are still complete.
+//! The times of the samples that recent batches added. A cache of results uses them to determine
+//! which of its results are still complete.
 //!
 //! ```text
 //! batch:   4      7      9     12
@@ -16,7 +16,7 @@ use crate::sync::{Mutex, lock};
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 
-/// Batches whose oldest samples are this near to each other share an entry, in milliseconds.
+/// Maximum distance of the oldest samples of batches that share an entry, in milliseconds.
 const GRAIN_MS: i64 = 1_000;
 
 /// Maximum number of entries, 16 bytes each. When it is reached, pairs are merged.
@@ -73,8 +73,8 @@ impl AppendedTimes {
     }
 }
 
-/// Replaces two neighbours each by one entry with the older time of the first and the batch of the
-/// second.
+/// Replaces each pair of neighbours by one entry with the time of the first, which is older, and
+/// the batch of the second.
 fn merge_pairs(entries: &mut VecDeque<AppendedTime>) {
     let all = entries.make_contiguous();
     let merged = all.chunks(2).map(|pair| AppendedTime {

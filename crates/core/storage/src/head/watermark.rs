@@ -64,7 +64,7 @@ impl Watermark {
         self.taken.load(Ordering::Acquire)
     }
 
-    /// Returns the watermark: every reader from now on sees all batches up to it.
+    /// Returns the watermark: every later reader sees all batches up to it.
     pub(crate) fn visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
     }

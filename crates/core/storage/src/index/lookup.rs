@@ -90,8 +90,8 @@ impl Index {
         }
     }
 
-    /// Returns the part of each matcher in a lookup that finds nothing in the cache. Finds the
-    /// terms of all matchers, also of those that a lookup only checks.
+    /// Returns the part of each matcher in a lookup without cached results. Finds the terms of all
+    /// matchers, including those that a lookup only checks on candidates.
     pub(crate) fn explain(
         &self,
         matchers: &[Matcher],
@@ -117,7 +117,7 @@ impl Index {
         matchers.iter().map(cost).collect()
     }
 
-    /// Evaluates all conditions that are not left to the filters. Returns `None` if no series can
+    /// Evaluates all conditions except those that become filters. Returns `None` if no series can
     /// match.
     fn narrow<'a>(
         &'a self,

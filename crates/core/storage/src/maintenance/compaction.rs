@@ -9,7 +9,7 @@
 //! which limits the rate; a merge that would take too long gets larger shares. The merge holds a
 //! few units of each input and one series, regardless of the number of series. Equal inputs give
 //! identical bytes. A block that cannot be read is marked as bad and excluded; other merges
-//! continue. Samples that the retention rules no longer keep are left out.
+//! continue. A merge omits samples that the retention rules no longer keep.
 
 mod expiry;
 mod merging;

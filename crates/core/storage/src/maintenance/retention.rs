@@ -194,7 +194,7 @@ impl ExpiredDataRemover<'_> {
             }
         }
         let (segments, sealed) = (&mut state.segments, self.sealed);
-        // Pages beyond the retention leave with those whose samples are in blocks.
+        // The removal may include pages beyond the retention, whose samples are in no block.
         let rewrites = &self.policy.blocks.rewrites;
         let _rewrite = segments.has_scheduled().then(|| rewrites.begin());
         let removed = segments.remove_scheduled(&sealed.directory, &sealed.cache);

@@ -61,6 +61,12 @@ impl RetentionState {
         limits.rules.longest_ms(limits.time_ms)
     }
 
+    /// Returns the shortest retention time of any series, in milliseconds.
+    fn shortest_ms(&self) -> i64 {
+        let limits = self.limits.load();
+        limits.rules.shortest_ms(limits.time_ms)
+    }
+
     /// Replaces the limits. The new ones take effect without a restart.
     pub(crate) fn set(&self, limits: RetentionLimits) {
         self.limits.store(Arc::new(limits));
@@ -116,10 +122,8 @@ impl RetentionPolicy<'_> {
     /// Returns the time before which samples may be removed at any time.
     pub(crate) fn kept_from(&self) -> TimestampMs {
         let by_size = self.retaining.pages_gone_before.load(Ordering::Relaxed);
-        let cutoff = match self.cutoffs() {
-            Some(cutoffs) => cutoffs.latest(),
-            None => self.cutoff(),
-        };
+        let (newest, shortest) = (self.newest(), self.retaining.shortest_ms());
+        let cutoff = newest.map_or(i64::MIN, |newest| newest.saturating_sub(shortest));
         cutoff.max(by_size)
     }
 

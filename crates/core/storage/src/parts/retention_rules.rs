@@ -2,7 +2,7 @@
 //!
 //! The first rule that matches a series determines its retention time; series that no rule matches
 //! have the retention time of the store. Invariant: a cutoff depends only on the rules and the
-//! newest sample, so reads, merges and reports of one moment agree about each sample.
+//! newest sample, so reads, merges and reports at the same moment keep the same samples.
 
 use firn_model::budget::Reservation;
 use firn_model::cancel::CancelToken;
@@ -67,6 +67,12 @@ impl RetentionRules {
         kept.fold(otherwise, i64::max)
     }
 
+    /// Returns the shortest of the retention times of all rules and `otherwise`, in milliseconds.
+    pub(crate) fn shortest_ms(&self, otherwise: i64) -> i64 {
+        let kept = self.0.iter().map(|rule| rule.keep_ms);
+        kept.fold(otherwise, i64::min)
+    }
+
     /// Returns the first time that is kept for each rule, and for all other series, if `newest` is
     /// the newest sample and `otherwise_ms` the retention time of the store. Returns `None` without
     /// rules.
@@ -103,7 +109,7 @@ impl RetentionRules {
                 columns.insert(matcher.name(), column);
             }
         }
-        // Backwards, so that the first rule wins.
+        // In reverse order, so that the first rule takes precedence.
         for (number, rule) in self.0.iter().enumerate().rev() {
             cancel.check()?;
             let mut accepted = Vec::with_capacity(rule.matchers.len());
@@ -131,7 +137,7 @@ impl RetentionRules {
 pub(crate) struct RetentionGroup {
     /// The first time that is read.
     pub(crate) start: TimestampMs,
-    /// Numbers of the rules of the group; the number of rules stands for all other series.
+    /// Numbers of the rules of the group; the number of rules denotes all other series.
     rules: Vec<usize>,
 }
 
@@ -154,8 +160,8 @@ impl RetentionCutoffs {
         self.times.iter().copied().fold(TimestampMs::MIN, i64::max)
     }
 
-    /// Returns the rules whose series have no sample left before or at `time`, with the matchers of
-    /// each; the last one, which stands for all other series, has none.
+    /// Returns the rules that keep no sample at or before `time`, with their matchers. The last
+    /// number, which denotes all other series, has no matchers.
     pub(crate) fn rules_without(
         &self,
         time: TimestampMs,
@@ -235,6 +241,7 @@ mod tests {
         check("", 900);
         assert_eq!(cutoffs.latest(), 990);
         assert_eq!(rules.longest_ms(100), 500);
+        assert_eq!(rules.shortest_ms(100), 10);
     }
 
     #[test]

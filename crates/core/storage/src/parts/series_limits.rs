@@ -1,8 +1,7 @@
 //! The limits of new series that a config reload changes.
 
 use super::options::NewSeriesBudget;
-use crate::sync::Mutex;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use firn_model::store::SampleRejection;
 
 /// The limits of series of a store. Beyond them, new series are rejected.
@@ -36,8 +35,8 @@ impl SeriesLimits {
         }
     }
 
-    /// Returns the limits of one of `count` stores that divide the new series evenly. Series in
-    /// memory are counted together by all of them.
+    /// Returns the limits of one of `count` stores that divide the new series evenly. `active` is
+    /// not divided, because all stores count their series in memory together.
     pub fn divide_among(self, count: usize) -> Self {
         let divide = |limit: usize| match limit {
             usize::MAX => usize::MAX,
@@ -53,7 +52,7 @@ impl SeriesLimits {
         }
     }
 
-    /// Returns the number that belongs to a reason for a rejection, if it is one of these limits.
+    /// Returns the value of the limit that a rejection is due to, if it is one of these limits.
     pub(crate) fn of(self, rejection: SampleRejection) -> Option<u64> {
         let limit = match rejection {
             SampleRejection::ActiveSeriesLimit => self.active,
@@ -65,7 +64,7 @@ impl SeriesLimits {
     }
 }
 
-/// The limits that apply now. Read for each batch with new series.
+/// The current limits. Appends read them for each batch with new or rejected series.
 #[derive(Debug)]
 pub(crate) struct LiveSeriesLimits(Mutex<SeriesLimits>);
 

@@ -19,8 +19,8 @@ impl ReadCostCounters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts `count` units of blocks of `bytes` bytes together, of which `loaded` were read from
-    /// the disk.
+    /// Counts `count` units of blocks with a total size of `bytes` bytes. `loaded` is the number of
+    /// units that were read from the disk.
     pub(super) fn add_units(&self, count: u64, bytes: u64, loaded: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let hits = count.saturating_sub(loaded);
@@ -28,7 +28,7 @@ impl ReadCostCounters {
         self.misses.fetch_add(loaded, Ordering::Relaxed);
     }
 
-    /// Returns the figures of the reads so far.
+    /// Returns the costs of the reads so far.
     pub(super) fn load(&self) -> ReadCosts {
         ReadCosts {
             bytes: self.bytes.load(Ordering::Relaxed),

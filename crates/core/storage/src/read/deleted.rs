@@ -76,6 +76,11 @@ impl HeadSelection {
         if check == SampleCheck::BySource {
             return Ok(true);
         }
+        self.has_readable_sample(series)
+    }
+
+    /// Reads a series and returns whether it has a sample in the range.
+    pub(super) fn has_readable_sample(&self, series: usize) -> Result<bool, Error> {
         let mut batch = SeriesBatch::default();
         self.read(series..series + 1, &mut batch)?;
         Ok(!batch.series(0).times.is_empty())
@@ -92,7 +97,8 @@ impl HeadSelection {
     }
 }
 
-/// Removes the series of a block without a sample in `range` that is not deleted from `ordinals`.
+/// Removes from `ordinals` the series of a block whose samples in `range` are all deleted, or that
+/// have none there.
 pub(super) fn retain_left_series(
     open: &OpenBlock,
     deleted: &DeletedRuns,
@@ -125,8 +131,8 @@ pub(super) fn retain_left_series(
 }
 
 impl StoreReader {
-    /// Returns the series of the request, each with a sample that is kept, or `None` if no sample
-    /// in its range may be deleted or expired, so that the indexes answer it.
+    /// Returns the series of the request, each with a sample that is kept. Returns `None` if no
+    /// sample in its range may be deleted or expired; then the indexes contain the result.
     fn select_if_partly_kept(
         &self,
         request: SelectRequest<'_>,

@@ -47,9 +47,11 @@ impl ExemplarCollector {
             Some(cutoffs) => cutoffs.of_series(series.as_ref()),
             None => i64::MIN,
         };
-        for (_, exemplar) in of_series.iter().filter(|(_, e)| e.time >= cutoff) {
-            let all = self.series.entry(series.clone()).or_default();
-            all.push(0, exemplar);
+        let kept = of_series.iter().filter(|(_, e)| e.time >= cutoff);
+        let mut kept = kept.peekable();
+        if kept.peek().is_some() {
+            let all = self.series.entry(series).or_default();
+            kept.for_each(|(_, e)| all.push(0, e));
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ impl StoreReader {
         early: &Arc<BlocksView>,
         reading: WatermarkReadGuard<'_>,
     ) -> Result<Arc<dyn Selection>, Error> {
-        // The first group has the longest range, in which the others match no further series.
+        // The first group has the longest range, which contains all series of the others.
         let uncounted = SeriesLimit::unlimited();
         let limits = [request.series]
             .into_iter()
@@ -169,8 +169,6 @@ impl HeadSelection {
         if has_newest && self.deleted_times(series).is_empty() {
             return Ok(true);
         }
-        let mut batch = SeriesBatch::default();
-        self.read(series..series + 1, &mut batch)?;
-        Ok(!batch.series(0).times.is_empty())
+        self.has_readable_sample(series)
     }
 }

@@ -27,7 +27,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("page", Choice(&["public", "closed"])).explained(
         "public",
         "With `public` and tokens, the files of the web page, which contain no data, need no \
-         credentials, and the page asks for a token. With `closed` they need credentials.",
+         credentials, and the page prompts for a token. With `closed` they need credentials.",
     ),
     key("users", Map(&Section(&[GRANT]))).explained(
         "{}",

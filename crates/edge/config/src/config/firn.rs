@@ -250,8 +250,8 @@ pub fn limit(section: ConfigSection<'_>, key: &str) -> Option<usize> {
     limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Returns the `results_cache_size` of the section in bytes. Unlike other sizes, zero is not the
-/// default.
+/// Returns the `results_cache_size` of the section in bytes. Unlike in other sizes, zero does not
+/// select the default.
 fn results_cache_bytes(section: ConfigSection<'_>) -> usize {
     let text = section.text("results_cache_size");
     let bytes = parse_size(text.strip_prefix('+').unwrap_or(text));

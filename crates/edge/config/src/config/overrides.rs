@@ -37,8 +37,8 @@ const TENANT: &[ConfigKey] = &[
     key("ha_max_clusters", WholeCount).or("100"),
 ];
 
-/// Reads the overrides in the text of a file. With `refuses_replicas`, which names a mode, pairs of
-/// replicas are an error.
+/// Parses the text of a file. `refuses_replicas` describes a mode without deduplication, in which
+/// `accept_ha_samples` is an error.
 pub(super) fn parse(
     text: &str,
     refuses_replicas: Option<&str>,

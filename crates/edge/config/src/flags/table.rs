@@ -156,8 +156,8 @@ pub const FLAGS: &[Flag] = &[
             s.page_dir = (!v.is_empty()).then(|| v.into());
             Ok(())
         },
-        "Folder with the files of the web interface, for work on it. Defaults to the files in the \
-         binary.",
+        "Folder with the files of the web interface, for its development. Defaults to the files in \
+         the binary.",
     ),
     flag(
         "web.user-assets",

@@ -390,8 +390,8 @@ impl Select for ClusterSelect {
         self.select_with(request, own, PeerClient::select_labels)
     }
 
-    /// Returns the costs of matchers if this node leads all partitions. Other nodes do not return
-    /// theirs.
+    /// Returns the costs of matchers if this node leads all partitions. The protocol between nodes
+    /// does not contain costs.
     fn explain(&self, request: SelectRequest<'_>) -> Result<Vec<MatcherCost>, Error> {
         let unknown = vec![MatcherCost::default(); request.matchers.len()];
         let costs = self.read_all(

@@ -89,6 +89,8 @@ impl PartitionedSelect {
     }
 }
 
+// A method that is not forwarded would silently have the default of the trait.
+#[deny(clippy::missing_trait_methods)]
 impl Select for PartitionedSelect {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.select_with(request, |partition, request| partition.select(request))
@@ -114,7 +116,7 @@ impl Select for PartitionedSelect {
         self.collect_sorted(|partition| partition.label_values(name, request))
     }
 
-    /// Returns the version of a single partition. The samples of several have no common version.
+    /// Returns the version of the only partition, or `None` if there are several.
     fn version(&self, tenant: &TenantId) -> Option<StoreVersion> {
         match &self.partitions[..] {
             [one] => one.version(tenant),

@@ -319,7 +319,7 @@ impl Append for PartitionedStore {
         self.append.newest_time(tenant)
     }
 
-    /// The partitions of this process alone have entries.
+    /// Only series of partitions in this process have times.
     fn newest_sample_times(
         &self,
         tenant: &TenantId,
@@ -335,6 +335,8 @@ impl Append for PartitionedStore {
     }
 }
 
+// A method that is not forwarded would silently have the default of the trait.
+#[deny(clippy::missing_trait_methods)]
 impl Select for PartitionedStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.select.select(request)

@@ -22,7 +22,7 @@ const TITLES: [&str; 8] = [
 /// Maximum number of characters of an expression that are printed.
 const EXPRESSION_CHARS_MAX: usize = 200;
 
-/// The report that the command line asks for.
+/// The report that the command line selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanParameter {
     /// The plan without an evaluation.
@@ -76,8 +76,8 @@ pub fn arguments() -> [Arg; 2] {
     ]
 }
 
-/// Formats the plan in the data of a response. Fails if there is none, because the server does not
-/// know the parameter.
+/// Formats the plan in the data of a response. Fails if the response has none, because the server
+/// does not support the parameter.
 pub fn text(data: &Value, report: PlanParameter, is_json: bool) -> Result<String, String> {
     let root = &data[report.member()];
     if !root.is_object() {

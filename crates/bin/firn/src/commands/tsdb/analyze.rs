@@ -1,5 +1,5 @@
 //! `firn tsdb analyze DIR [BLOCK]`: which labels a block is made of, in promtool's form. With a
-//! config it shows what retention rules keep ([`super::kept`]).
+//! config it counts the samples that each retention rule keeps ([`super::kept`]).
 //!
 //! A folder that a server uses may be looked at: a block never changes, and one that was replaced
 //! meanwhile is an error that a second run does not see.
@@ -54,8 +54,8 @@ pub fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .conflicts_with_all(["extended", "match", "block"])
                 .help(
-                    "Instead show what each rule of firn.retention in this configuration file \
-                     keeps of all blocks",
+                    "Show the series and samples of all blocks that each rule of firn.retention in \
+                     this configuration file keeps, instead of the labels",
                 ),
         )
         .arg(

@@ -6,7 +6,7 @@ use firn_model::store::NewestSampleTimes;
 use firn_model::tenant_limits::{IngestionRate, ReplicaSettings, TenantLimits};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Records the labels and times of stored series, and fails if it should.
+/// Records the labels and times of stored series; appends fail while `fails` is true.
 struct Recording {
     hash: SeriesHash,
     stored: Mutex<Vec<String>>,
@@ -86,7 +86,7 @@ impl Pair {
         Self { pipeline, store }
     }
 
-    /// Sends one sample of each of `pairs` at `time`, as the labels are written.
+    /// Sends one sample of each of `pairs` at `time`, with its labels in the given order.
     async fn send(&self, pairs: &[(&str, &str)], time: TimestampMs) -> Result<WriteOutcome, Error> {
         let mut series = Vec::new();
         for (name, value) in pairs {
@@ -210,7 +210,7 @@ async fn clusters_beyond_the_limit_are_refused_with_their_number() {
     let e = pair.send(&of("3"), 10_000).await.unwrap_err();
     let message = "too many HA clusters: 3, limit 2 (ha_max_clusters)";
     assert_eq!((e.kind, e.message.as_str()), (ErrorKind::Invalid, message));
-    // An hour of data time later, the silent one is forgotten.
+    // The cluster without samples for more than an hour of data time is removed.
     pair.check(&of("1"), 4_000_000, true).await;
     pair.check(&of("3"), 4_000_000, true).await;
 }

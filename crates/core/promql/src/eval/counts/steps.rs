@@ -17,7 +17,6 @@ pub(super) struct StepSampleCounts {
 }
 
 /// Lists of samples, with one place for each step.
-#[derive(Clone)]
 pub(super) struct StepSamples {
     /// Samples in the windows of each step.
     pub(super) total_at: Vec<u64>,

@@ -121,7 +121,7 @@ impl Evaluator<'_> {
     }
 
     /// Marks the result as dependent on its range if the series have metadata labels. Functions
-    /// remove them, and fail if series are equal then, even without a common step.
+    /// remove these labels and fail if two series become equal, even without a common step.
     fn note_metadata_labels(&mut self, source: &dyn SampleSource) -> Result<(), PromqlError> {
         for name in ["__type__", "__unit__"] {
             let (column, _memory) = source.label_column(name, self.run.account)?;

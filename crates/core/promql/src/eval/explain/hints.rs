@@ -1,7 +1,7 @@
 //! Finds probable mistakes in a query: hints for its author.
 //!
-//! A hint is only given if its reason is certain from the plan, the metadata, the names of metrics
-//! or the samples. Hints that depend on samples are only given after an evaluation.
+//! Invariant: the plan, the metadata, the names of metrics or the samples prove the reason of a
+//! hint. Hints that depend on samples are only created after an evaluation.
 
 use super::metric_kinds::MetricKind;
 use super::probe::ProbedSamples;
@@ -35,7 +35,7 @@ const TYPE_LABEL: &str = "__type__";
 pub(super) struct NodeUse {
     /// True if only the existence, the changes or the time of the value matter.
     ignores_value: bool,
-    /// The function whose window the node is.
+    /// The function whose argument is the node.
     function: Option<&'static Function>,
 }
 
@@ -62,7 +62,7 @@ impl NodeUse {
     }
 }
 
-/// Returns whether a function does not use the value of a counter in its argument `index` as it is.
+/// Returns whether a function ignores the absolute values of its argument `index`.
 fn ignores_values(function: &Function, index: usize) -> bool {
     use FunctionId as F;
     match function.id {
@@ -137,7 +137,7 @@ impl ReportBuilder<'_> {
             match self.probe(window.selector, &measured.sampled, at) {
                 Ok(probed) => probed,
                 Err(e) if is_end(&e) => return Err(storage_error(e)),
-                // Hints are not worth failing a query that was evaluated.
+                // A failed probe loses hints, not the result of the evaluation.
                 Err(_) => ProbedSamples::default(),
             }
         } else {
@@ -150,21 +150,17 @@ impl ReportBuilder<'_> {
         Ok(())
     }
 
-    /// Returns the name and the kind of the metric that a selector selects, if it is certain.
+    /// Returns the name and the kind of the metric of a selector, if the selector fixes the name.
     fn metric_kind(
         &self,
         selector: &PlanSelector,
         measured: &NodeMeasurements,
     ) -> Option<(String, MetricKind)> {
         let is_name = |m: &&Matcher| m.name() == METRIC_NAME && m.op() == MatchOp::Equal;
-        let by_matcher = selector.matchers.iter().find(is_name);
+        // Without such a matcher, the names of the series may differ.
+        let matcher = selector.matchers.iter().find(is_name)?;
+        let name = String::from_utf8(matcher.value().to_vec()).ok()?;
         let sampled = measured.sampled.first();
-        let name = match (by_matcher, sampled) {
-            (Some(matcher), _) => matcher.value(),
-            // The names of other series may differ.
-            (None, _) => return None,
-        };
-        let name = String::from_utf8(name.to_vec()).ok()?;
         let label = sampled
             .map(|labels| labels.get(TYPE_LABEL))
             .unwrap_or_default();
@@ -188,8 +184,8 @@ struct RangeWindow<'a> {
 }
 
 impl RangeWindow<'_> {
-    /// Returns whether the function needs two samples in a window that may be shorter than two
-    /// scrapes.
+    /// Returns whether the function requires two samples and the window may be shorter than two
+    /// scrape intervals.
     fn may_be_short(self) -> bool {
         let needs_two = match self.function.id {
             FunctionId::Changes | FunctionId::Resets => true,
@@ -232,14 +228,15 @@ fn duration(ms: i64) -> String {
 }
 
 fn matches_everything(matcher: &Matcher) -> Option<QueryHint> {
-    let text = format_matcher(matcher);
-    let text = if matcher.matches_everything() {
-        format!("the matcher {text} matches every series; remove it")
+    let advice = if matcher.matches_everything() {
+        "remove it"
     } else if matcher.name() == METRIC_NAME && matcher.matches_any_non_empty() {
-        format!("the matcher {text} matches every series; name the metrics that you need")
+        "name the metrics that you need"
     } else {
         return None;
     };
+    let matcher = format_matcher(matcher);
+    let text = format!("the matcher {matcher} matches every series; {advice}");
     Some(hint(HintKind::MatchesEverything, text))
 }
 
@@ -281,7 +278,7 @@ fn rate_of_gauge(
 fn join_drops_series(binary: &PlanBinary, found: UnmatchedSeries) -> Option<QueryHint> {
     let matching = &binary.matching;
     let (mut left, mut right) = (found.left, found.right);
-    // Series of the "one" side describe others, and not all of these need be in the query.
+    // The series of the "one" side describe other series, some of which may be absent.
     match matching.cardinality {
         MatchCardinality::ManyToOne => right.0 = 0,
         MatchCardinality::OneToMany => left.0 = 0,

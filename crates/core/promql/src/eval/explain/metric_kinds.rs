@@ -2,7 +2,7 @@
 
 use firn_model::metadata::MetricType;
 
-/// What the values of a metric are, and how that is known.
+/// The kind of the values of a metric, and the source from which it is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetricKind {
     /// The metadata contains a counter, or the family of a histogram or summary.
@@ -11,7 +11,7 @@ pub(super) enum MetricKind {
     CounterByName,
     /// The metadata contains a gauge or another type without counters.
     Gauge,
-    /// The metadata contains a histogram of which this is the name, so it is a native one.
+    /// The metadata contains a histogram with exactly this name, so the histogram is native.
     NativeHistogram,
     /// There is no metadata, and the name has no ending of counters.
     Unknown,

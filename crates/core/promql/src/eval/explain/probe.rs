@@ -1,4 +1,4 @@
-//! Reads recent samples of a few series of a selector, to find out how often they are scraped and
+//! Reads recent samples of a few series of a selector, to determine their scrape interval and
 //! whether they are floats.
 
 use super::{PlannedExpr, ReportBuilder};
@@ -10,10 +10,9 @@ use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::{TimeRange, is_stale};
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::SelectRequest;
 
-/// Data time before the end of the query that is searched for samples, in milliseconds: several
-/// scrapes of any usual interval.
+/// Time before the end of the query in which samples are read, in milliseconds: several scrapes at
+/// any usual interval.
 const SEARCHED_MS: i64 = 30 * 60 * 1000;
 
 /// Number of series that are read.
@@ -32,7 +31,7 @@ pub(super) struct ProbedSamples {
 }
 
 impl ReportBuilder<'_> {
-    /// Reads some of the series `known` of a selector, or looks for its series if none is known.
+    /// Reads the series `known` of a selector, or some of its series if `known` is empty.
     pub(super) fn probe(
         &self,
         selector: &PlanSelector,
@@ -53,7 +52,7 @@ impl ReportBuilder<'_> {
             known
         };
         let (mut distances, mut probed) = (Vec::new(), ProbedSamples::default());
-        for labels in known.iter().filter(|labels| labels.iter().next().is_some()) {
+        for labels in known.iter().filter(|labels| !labels.is_empty()) {
             self.read_series(labels, range, &mut distances, &mut probed)?;
         }
         distances.sort_unstable();
@@ -64,7 +63,7 @@ impl ReportBuilder<'_> {
     /// Returns the labels of some series that a selector finds in `range`.
     fn find_some(&self, selector: &PlanSelector, range: TimeRange) -> Result<Vec<Labels>, Error> {
         let limit = SeriesLimit::new(self.options.series_max);
-        let request = self.request(selector, range, &limit);
+        let request = self.request(&selector.matchers, range, &limit);
         let selection = self.ctx.store.select(request)?;
         let count = selection.len().min(SERIES);
         Ok((0..count).map(|series| selection.labels(series)).collect())
@@ -83,16 +82,8 @@ impl ReportBuilder<'_> {
             .collect();
         let matchers = matchers?;
         let limit = SeriesLimit::new(self.options.series_max);
-        let selection = self.ctx.store.select(SelectRequest {
-            tenant: self.ctx.tenant,
-            matchers: &matchers,
-            range,
-            newest_only: false,
-            cancel: self.ctx.cancel,
-            budget: self.ctx.budget,
-            series: &limit,
-            span: None,
-        })?;
+        let request = self.request(&matchers, range, &limit);
+        let selection = self.ctx.store.select(request)?;
         if selection.is_empty() {
             return Ok(());
         }

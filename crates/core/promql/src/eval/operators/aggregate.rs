@@ -38,8 +38,8 @@ struct FoldParams<'a> {
     node: &'a PlanAggregate,
     fold: AggregateFold,
     steps: usize,
-    /// Where the parts begin to record the magnitudes of their values, if they record them.
-    magnitudes: Option<Magnitudes>,
+    /// True if the parts record the magnitudes of their values.
+    records_magnitudes: bool,
 }
 
 /// The cells of a part, the reservation for their memory, and the annotations of the part.
@@ -50,7 +50,7 @@ impl FoldParams<'_> {
         let mut notes = QueryAnnotations::default();
         let groups = self.groups.len().min(part.len());
         let mut cells = GroupCells::new(self.fold, self.steps, groups);
-        cells.magnitudes = self.magnitudes;
+        cells.magnitudes = self.records_magnitudes.then(Magnitudes::default);
         let mut memory = self.account.reserve(0)?;
         let (mut samples, mut ignored) = (0, false);
         let mut each = |series: usize, row: &mut StepRowBuffer, _: &mut QueryAnnotations| {
@@ -117,7 +117,7 @@ pub(crate) fn evaluate_fold(
         node,
         fold,
         steps: grid.count,
-        magnitudes: begin_magnitudes(run, fold),
+        records_magnitudes: needs_magnitudes(run, fold),
     };
     let mut total: Option<GroupCells> = None;
     let mut reserved = Vec::new();
@@ -163,13 +163,12 @@ pub(crate) fn evaluate_fold(
 }
 
 /// Marks the result as dependent on the range of the query if the function is computed in the order
-/// of the series. Returns where to begin to record magnitudes if they determine this instead.
-fn begin_magnitudes(run: &mut EvalContext<'_>, fold: AggregateFold) -> Option<Magnitudes> {
+/// of the series. Returns whether the magnitudes of the values determine this dependence.
+fn needs_magnitudes(run: &mut EvalContext<'_>, fold: AggregateFold) -> bool {
     if matches!(fold, AggregateFold::Variance { .. }) {
         run.notes.mark_range_dependent();
     }
-    let is_checked = run.options.detects_range_dependence && fold.is_sum();
-    is_checked.then(Magnitudes::default)
+    run.options.detects_range_dependence && fold.is_sum()
 }
 
 /// Recomputes means whose sum overflows, value by value, as Prometheus computes all means.

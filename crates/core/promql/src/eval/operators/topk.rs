@@ -84,7 +84,7 @@ pub(crate) fn evaluate_topk(
     };
     run_in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
     if choice.has_ties.load(Ordering::Relaxed) {
-        // Which of several equal values are selected depends on the order of the series.
+        // The selection among equal values depends on the order of the series.
         run.notes.mark_range_dependent();
     }
     assert_eq!(

@@ -40,7 +40,7 @@ pub(crate) struct SelectionMeter {
     pub(crate) meter: Arc<EvalMeter>,
     /// The node that selects the series.
     pub(crate) selector: NodePlace,
-    /// The node for which the time of reads is counted otherwise.
+    /// The node to which the time of reads is assigned before it is moved.
     pub(crate) consumer: NodePlace,
 }
 

@@ -44,7 +44,7 @@ const fn file_at(path: &'static str, doc: &'static str) -> ApiRoute {
     ApiRoute::new(path, mount, |m| plain(m, page::asset), doc).answers(TEXT)
 }
 
-/// Returns whether `path` (without the route prefix) is a page or a file of the web UI, which
+/// Returns whether `path` (without the route prefix) is a page or a file of the web UI. These
 /// contain no data.
 pub(in crate::routes) fn is_of_page(path: &str) -> bool {
     let is_same = |route: &ApiRoute| match route.path.split_once("{name}") {

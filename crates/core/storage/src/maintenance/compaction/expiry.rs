@@ -2,8 +2,8 @@
 //!
 //! A merge leaves expired samples out, but the largest blocks are not merged again. This module
 //! plans their rewrite, once all samples of a set of blocks are older than the cutoff of a rule.
-//! Invariant: the rewrite leaves no series of the rule in the set, so a set is rewritten at most
-//! once for each rule.
+//! Invariant: after the rewrite, the set contains no series of the rule, so a set is rewritten at
+//! most once for each rule.
 
 use super::Compactor;
 use crate::block::{BlockId, LabelsReader};
@@ -28,7 +28,7 @@ pub(super) struct ExpiryChecks {
 }
 
 impl ExpiryChecks {
-    /// Forgets the checks of other rules and of blocks that are gone.
+    /// Discards the checks of previous rules and of blocks that no longer exist.
     fn update(&mut self, rules: &RetentionRules, list: &BlockList) {
         if self.rules != *rules {
             self.without.clear();

@@ -1,5 +1,5 @@
-//! Retention rules in a working store: reads end exactly at the cutoff of each series, whatever is
-//! in head, pages and blocks, and merges remove what no read returns.
+//! Retention rules in a working store: reads of head, pages and blocks begin exactly at the cutoff
+//! of each series, and merges remove the samples before it.
 
 use super::*;
 use crate::blocks::BlockEntry;
@@ -109,10 +109,9 @@ impl RuledStore {
 
     #[track_caller]
     fn check(&self, range: TimeRange, note: &str) {
-        let expected = self.kept(range);
         let mut found = contents(self.store(), range);
         found.retain(|(_, samples)| !samples.is_empty());
-        let mut wanted = expected.clone();
+        let mut wanted = self.kept(range);
         wanted.retain(|(_, samples)| !samples.is_empty());
         found.sort_by(|a, b| a.0.cmp(&b.0));
         assert_eq!(found, wanted, "{note}: {range:?}");

@@ -6,8 +6,8 @@
 //! result, which is rounded once more, has the same bits for every order unless the exact sum is so
 //! near to the middle between two floats that this amount decides. [`Magnitudes`] bounds the
 //! amount, and [`round_sum`] detects these cases. Sums of few values are often exactly in the
-//! middle. They are certain, too: all sums are multiples of the lowest bit of the smallest value,
-//! so a smaller error is none.
+//! middle. They are also certain: all sums are multiples of the lowest bit of the smallest value,
+//! so an error below that bit is zero.
 //!
 //! Bounds, with the unit of rounding u = 2^-53, for at most N additions: each rounding error is at
 //! most u times a partial sum, the sum of all of them at most N u times the largest partial sum P,
@@ -53,7 +53,7 @@ impl Default for Magnitudes {
 }
 
 impl Magnitudes {
-    /// Adds the values of a row. Absent values are NaN and count for nothing, like other NaN.
+    /// Adds the values of a row. NaN is ignored, so absent values are, too.
     pub(crate) fn add_row(&mut self, row: &[f64]) {
         // There is no branch per value, so that the compiler vectorizes the loop.
         let (mut greatest, mut least, mut lowest) = (self.greatest, self.least, 0.0);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_may_overflow_or_lie_in_the_middle_are_not_certain() {
+    fn sums_that_may_overflow_or_are_near_the_middle_are_not_certain() {
         let check = |values: &[f64], expected: bool| {
             let mut magnitudes = Magnitudes::default();
             magnitudes.add_row(values);

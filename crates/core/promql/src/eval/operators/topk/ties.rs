@@ -7,8 +7,8 @@ use crate::value::PromqlError;
 use std::ops::Range;
 
 impl TopkInputs<'_> {
-    /// Returns whether a heap lacks an element that is equal to its worst one, so that another
-    /// order of the series may select another of them.
+    /// Returns whether a value outside a heap equals the worst element of the heap. Another order
+    /// of the series may then select that value instead.
     pub(super) fn find_tie(
         &self,
         steps: Range<usize>,

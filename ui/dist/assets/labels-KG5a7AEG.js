@@ -1,1 +1,0 @@
-var e=/^[a-zA-Z_][a-zA-Z0-9_]*$/,t=/^[a-zA-Z_:][a-zA-Z0-9_:]*$/,n=e=>JSON.stringify(e),r=t=>e.test(t)?t:n(t);function i(e){let{__name__:i=``,...a}=e,o=Object.entries(a).map(([e,t])=>`${r(e)}=${n(t)}`),s=t.test(i);i!==``&&!s&&o.unshift(n(i));let c=o.length>0||i===``?`{${o.join(`, `)}}`:``;return(s?i:``)+c}export{n,i as r,r as t};

@@ -1,1 +1,0 @@
-import{l as e}from"./time.svelte-hnQxk1KV.js";var t=`open`,n=n=>e.params.has(t,n),r=()=>e.params.has(t);function i(n){e.change(e=>{e.has(t,n)?e.delete(t,n):e.append(t,n)},{replace:!0})}export{n,i as r,r as t};
