@@ -1,15 +1,9 @@
 // The pages beside the query page: their content with a real server, and with answers in every shape.
 
 import type { Page } from "@playwright/test";
+import { answer, main } from "./fixtures/answer";
 import { Firn } from "./fixtures/firn";
 import { expect, test } from "./fixtures/test";
-
-const main = (page: Page) => page.locator("main");
-
-// Answers `path` of the API with `data`.
-async function answer(page: Page, path: string, data: unknown): Promise<void> {
-  await page.route(`**/api/v1/${path}*`, (route) => route.fulfill({ json: { status: "success", data } }));
-}
 
 test.describe("home", () => {
   test("a fresh server draws its own figures and shows how to send data", async ({ checked, fresh }) => {
@@ -294,40 +288,6 @@ test("status shows version, uptime and memory in words, and folds Go's names", a
   await expect(main(checked).getByText("GOMAXPROCS")).toBeHidden();
   await main(checked).getByText("As Prometheus calls it").click();
   await expect(main(checked).getByText("GOMAXPROCS")).toBeVisible();
-});
-
-test.describe("queries", () => {
-  const running = {
-    id: 7, query: "sum(rate(slow[30d]))", handler: "query_range", tenant: "anonymous", client: "10.0.0.9",
-    ageSeconds: 12.3, samples: 1_234_567, bytes: 3_000_000, phase: "evaluate",
-  };
-
-  test("a running query shows what it costs, and is stopped after a question", async ({ checked, shop }) => {
-    await answer(checked, "status/active_queries", { queries: [running] });
-    const stopped: string[] = [];
-    await checked.route("**/api/v1/status/active_queries/*", async (route) => {
-      stopped.push(`${route.request().method()} ${new URL(route.request().url()).pathname}`);
-      await route.fulfill({ json: { status: "success", data: { queries: [running] } } });
-    });
-    await checked.goto(`${shop.url}queries`);
-    await expect(main(checked)).toContainText("1,234,567");
-    await expect(main(checked)).toContainText("evaluates");
-    await checked.getByRole("button", { name: "Stop" }).click();
-    const dialog = checked.getByRole("dialog", { name: "Stop this query?" });
-    await expect(dialog).toContainText("10.0.0.9, gets an error");
-    await dialog.getByRole("button", { name: "Stop the query" }).click();
-    await expect(dialog).toBeHidden();
-    expect(stopped).toEqual(["DELETE /api/v1/status/active_queries/7"]);
-  });
-
-  test("expensive and past queries lead to the query page", async ({ checked, shop }) => {
-    await shop.query("count(demo_temperature)");
-    await checked.goto(`${shop.url}queries?view=history&search=count(demo`);
-    await expect(main(checked).getByRole("link", { name: "count(demo_temperature)" }).first()).toHaveAttribute("href", /g0\.expr=count/);
-    await checked.getByRole("searchbox", { name: "Search" }).fill("");
-    await checked.getByRole("button", { name: "Most expensive" }).click();
-    await expect(checked.getByRole("table", { name: "Most expensive queries" })).toContainText("vector(91.5) > 90");
-  });
 });
 
 test.describe("cluster", () => {
