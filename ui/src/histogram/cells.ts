@@ -1,6 +1,7 @@
 // Histograms as cells: for each step a list of buckets with bounds and a count. Native histograms
 // hold separate counts already; classic ones come as series with `le`, whose counts are cumulative.
 
+import { numberOf } from "../api/matrix";
 import type { Histogram } from "../api/types";
 import { seriesKey, type Column, type Labels, type Matrix } from "../graph/matrix";
 
@@ -22,9 +23,9 @@ export interface CellColumn {
 // Buckets of a native histogram, in order of their bounds.
 export function nativeCells(histogram: Histogram): Cell[] {
   const cells = (histogram.buckets ?? []).map(([, lower, upper, count]) => ({
-    lower: Number(lower),
-    upper: Number(upper),
-    count: Number(count),
+    lower: numberOf(lower),
+    upper: numberOf(upper),
+    count: numberOf(count),
   }));
   return cells.filter((cell) => cell.count !== 0).sort((a, b) => a.lower - b.lower || a.upper - b.upper);
 }
@@ -74,8 +75,8 @@ function nativeGroup(column: Column): HistogramGroup {
   const columns = column.histograms.map(({ at, value }) => ({
     at,
     cells: nativeCells(value),
-    total: Number(value.count),
-    sum: Number(value.sum),
+    total: numberOf(value.count),
+    sum: numberOf(value.sum),
   }));
   return { labels: column.labels, columns };
 }

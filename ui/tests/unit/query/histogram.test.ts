@@ -54,6 +54,11 @@ describe("native histograms", () => {
     expect(cells.map(({ lower, count }) => [lower, count])).toEqual([[-4, 2], [-0.001, 1], [2, 3]]);
   });
 
+  test("the last of custom buckets is open above", () => {
+    const cells = nativeCells({ count: "3", sum: "9", buckets: [[0, "-Inf", "1", "1"], [0, "1", "+Inf", "2"]] });
+    expect(cells).toEqual([{ lower: -Infinity, upper: 1, count: 1 }, { lower: 1, upper: Infinity, count: 2 }]);
+  });
+
   test("a series is one group, with its sum", () => {
     const histogram = { count: "3", sum: "7", buckets: [[0, "1", "2", "3"]] as [number, string, string, string][] };
     const matrix = toMatrix([{ metric: { job: "a" }, times: new Float64Array(), values: new Float64Array(), histograms: [[10, histogram]] }], STEPS);
