@@ -1,7 +1,6 @@
 // The frame of all pages: menu, paths, address, theme, states of requests.
 
 import { ROUTES } from "../../src/frame/routes";
-import { Firn } from "./fixtures/firn";
 import { expect, test } from "./fixtures/test";
 
 const TITLES = Object.fromEntries(ROUTES.map((route) => [route.path, route.title]));
@@ -95,15 +94,14 @@ test("keys of one letter go to pages, and can be switched off", async ({ checked
 });
 
 test.describe("with a route prefix", () => {
-  test("pages, links and requests stay below it", async ({ checked }) => {
-    const firn = await Firn.start({ flags: ["--web.external-url=http://localhost/a/firn"] });
+  test("pages, links and requests stay below it", async ({ checked, serve }) => {
+    const firn = await serve({ flags: ["--web.external-url=http://localhost/a/firn"] });
     await checked.goto(`${firn.url}a/firn/flags`);
     await expect(checked.getByRole("heading", { level: 1 })).toHaveText("Flags");
     await checked.getByRole("navigation").getByRole("link", { name: "Status" }).click();
     await expect(checked).toHaveURL(`${firn.url}a/firn/status`);
     await checked.goto(firn.url);
     await expect(checked).toHaveURL(`${firn.url}a/firn/`);
-    await firn.remove();
   });
 });
 
@@ -128,17 +126,16 @@ test.describe("failures", () => {
     });
   }
 
-  test("a cut connection shows a bar, keeps the content with its age, and ends by itself", async ({ checked }) => {
-    const firn = await Firn.start();
+  test("a cut connection shows a bar, keeps the content with its age, and ends by itself", async ({ checked, serve }) => {
+    const firn = await serve();
     await checked.goto(`${firn.url}targets?refresh=2s`);
     await expect(checked.locator("main")).toContainText("/metrics");
     await firn.stop("SIGKILL");
     await expect(checked.getByText("No connection to Firn since")).toBeVisible();
     await expect(checked.locator("main")).toContainText("As of");
     await expect(checked.locator("main")).toContainText("/metrics");
-    const again = await Firn.start({ folder: firn.folder, port: firn.port });
+    await serve({ folder: firn.folder, port: firn.port });
     await expect(checked.getByText("No connection to Firn since")).toHaveCount(0);
-    await again.remove();
   });
 
   test("a server that starts shows its replay, and the page goes on by itself", async ({ checked, fresh }) => {
@@ -175,8 +172,8 @@ test.describe("failures", () => {
 test.describe("with tokens", () => {
   test.use({ allowed: /status of 40[13]/ });
 
-  test("the page opens a dialog for a token, keeps it in the tab, and shows its scopes", async ({ checked }) => {
-    const firn = await Firn.start({
+  test("the page opens a dialog for a token, keeps it in the tab, and shows its scopes", async ({ checked, serve }) => {
+    const firn = await serve({
       files: {
         "firn.yml": `
 firn:
@@ -207,7 +204,6 @@ firn:
     await expect(menu.getByRole("link", { name: "Query", exact: true })).toBeVisible();
     await expect(menu.getByRole("link", { name: "Targets" })).toHaveCount(0);
     await expect(checked.locator("main")).toContainText("may read only some series");
-    await firn.remove();
   });
 });
 

@@ -2,7 +2,6 @@
 
 import type { Page } from "@playwright/test";
 import { answer, main } from "./fixtures/answer";
-import { Firn } from "./fixtures/firn";
 import { expect, test } from "./fixtures/test";
 
 test.describe("home", () => {
@@ -332,8 +331,8 @@ test.describe("cluster", () => {
 });
 
 test.describe("administration", () => {
-  test("series are counted before they are deleted, and the selector is typed again", async ({ checked }) => {
-    const firn = await Firn.start({ flags: ["--web.enable-admin-api"] });
+  test("series are counted before they are deleted, and the selector is typed again", async ({ checked, serve }) => {
+    const firn = await serve({ flags: ["--web.enable-admin-api"] });
     await firn.write('old_metric{job="gone"} 1\nold_metric{job="kept"} 1\n');
     await firn.waitForSeries("old_metric");
     await checked.goto(`${firn.url}tsdb-status`);
@@ -349,16 +348,14 @@ test.describe("administration", () => {
     await remove.click();
     await expect(dialog).toBeHidden();
     await expect.poll(async () => (await firn.query("old_metric")).length).toBe(1);
-    await firn.remove();
   });
 
-  test("a snapshot names its folder", async ({ checked }) => {
-    const firn = await Firn.start({ flags: ["--web.enable-admin-api"] });
+  test("a snapshot names its folder", async ({ checked, serve }) => {
+    const firn = await serve({ flags: ["--web.enable-admin-api"] });
     await checked.goto(`${firn.url}tsdb-status`);
     await checked.getByRole("button", { name: "Take a snapshot" }).click();
     await checked.getByRole("button", { name: "Take it" }).click();
     await expect(checked.getByRole("dialog", { name: "The snapshot is ready" })).toContainText(/snapshots\/\d{8}T/);
-    await firn.remove();
   });
 
   test("forbidden actions are not offered", async ({ checked, shop }) => {
@@ -368,9 +365,9 @@ test.describe("administration", () => {
   });
 });
 
-test("an agent shows its targets and its state, and requests no endpoint that it lacks", async ({ checked }) => {
+test("an agent shows its targets and its state, and requests no endpoint that it lacks", async ({ checked, serve }) => {
   const config = "scrape_configs: [{job_name: self, scrape_interval: 1s, static_configs: [{targets: ['127.0.0.1:1']}]}]\n";
-  const firn = await Firn.start({
+  const firn = await serve({
     files: { "firn.yml": `${config}remote_write: [{url: 'http://127.0.0.1:1/'}]\n` },
     flags: ["--agent"],
   });
@@ -381,5 +378,4 @@ test("an agent shows its targets and its state, and requests no endpoint that it
   await expect(main(checked)).toContainText("Nothing listens at this address");
   await checked.goto(`${firn.url}agent`);
   await expect(main(checked)).toContainText(/Running for/);
-  await firn.remove();
 });

@@ -1,7 +1,7 @@
 // The query page: editor, views, states, cost and patience.
 
 import type { Page } from "@playwright/test";
-import { Firn, pause } from "./fixtures/firn";
+import { type Firn, pause } from "./fixtures/firn";
 import { expect, test } from "./fixtures/test";
 
 const RANGE = "range=1h";
@@ -282,7 +282,7 @@ test.describe("histograms", () => {
     await expect(checked).toHaveURL(/g0\.display_mode=lines/);
   });
 
-  test("native ones open as a heat map, and as bars in the table", async ({ checked, fresh }) => {
+  test("native ones open as a heat map, and as bars in the table", async ({ checked, fresh, serve }) => {
     const config = `
 global: {scrape_interval: 1s}
 scrape_configs:
@@ -290,22 +290,18 @@ scrape_configs:
   scrape_native_histograms: true
   static_configs: [{targets: ["${new URL(fresh.url).host}"]}]
 `;
-    const firn = await Firn.start({ files: { "firn.yml": config } });
-    try {
-      const metric = 'firn_server_request_duration_seconds{handler="query"}';
-      for (let i = 0; i < 20; i += 1) await fresh.query("up");
-      await firn.waitForSeries(`histogram_count(${metric}) > 0`);
-      await checked.goto(link(firn, metric).replace(RANGE, "range=1m"));
-      await expect(checked.getByText("These are all observations since the start of each process.")).toBeVisible();
-      await expect(checked.getByText("few")).toBeVisible();
-      await checked.getByRole("button", { name: "Table" }).click();
-      await expect(checked.getByRole("img", { name: "Buckets" })).toBeVisible();
-      await expect(checked.getByRole("row").nth(1)).toContainText(/sum .* mean/);
-      await checked.getByRole("button", { name: "Graph", exact: true }).click();
-      await expect(checked.getByText("A native histogram has no single value to draw.")).toBeVisible();
-    } finally {
-      await firn.remove();
-    }
+    const firn = await serve({ files: { "firn.yml": config } });
+    const metric = 'firn_server_request_duration_seconds{handler="query"}';
+    for (let i = 0; i < 20; i += 1) await fresh.query("up");
+    await firn.waitForSeries(`histogram_count(${metric}) > 0`);
+    await checked.goto(link(firn, metric).replace(RANGE, "range=1m"));
+    await expect(checked.getByText("These are all observations since the start of each process.")).toBeVisible();
+    await expect(checked.getByText("few")).toBeVisible();
+    await checked.getByRole("button", { name: "Table" }).click();
+    await expect(checked.getByRole("img", { name: "Buckets" })).toBeVisible();
+    await expect(checked.getByRole("row").nth(1)).toContainText(/sum .* mean/);
+    await checked.getByRole("button", { name: "Graph", exact: true }).click();
+    await expect(checked.getByText("A native histogram has no single value to draw.")).toBeVisible();
   });
 });
 
