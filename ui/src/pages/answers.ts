@@ -261,3 +261,33 @@ export interface LabelValuesAnswer {
     cardinality: { label_value: string; series_count: number }[];
   }[];
 }
+
+// `/api/v1/cardinality/label_names`
+export interface LabelNamesAnswer {
+  label_values_count_total: number;
+  label_names_count: number;
+  cardinality: { label_name: string; label_values_count: number }[];
+}
+
+// `/api/v1/status/discards`
+export interface Discard {
+  reason: string;
+  sender: { kind: string; job?: string; group?: string; tenant?: string; address?: string | null };
+  job: string;
+  samples: number;
+  writes: number;
+  // In seconds since the epoch.
+  first: number;
+  last: number;
+  example: string;
+  labels: Labels;
+}
+
+// `/api/v1/status/metric_names_stats`
+export interface MetricNameStat {
+  metricName: string;
+  requestsCount: number;
+  // In seconds since the epoch.
+  lastRequestTimestamp: number;
+  queries: string[];
+}

@@ -8,7 +8,8 @@ import type { Question } from "./run.svelte";
 import { numberText } from "./wire";
 
 const field = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-const line = (fields: readonly string[]) => fields.map(field).join(",");
+// A line of CSV, without its end.
+export const line = (fields: readonly string[]) => fields.map(field).join(",");
 const iso = (seconds: number) => new Date(seconds * 1000).toISOString();
 
 // One line a sample of an instant query; one column a series of a range query. Histograms are left out,

@@ -1,8 +1,7 @@
 // Units that metadata declares, loaded once for all panels.
 
 import type { MetricHelp } from "./editor/completion";
-import { helpOf } from "./editor/completion";
-import { metadata } from "./names";
+import { helpOf, metadata } from "./names";
 
 let known = $state.raw<ReadonlyMap<string, MetricHelp>>(new Map());
 let isRequested = false;

@@ -6,6 +6,8 @@ import { time } from "../state/time.svelte";
 import type { MetricHelp, Names } from "./editor/completion";
 import { readHistory } from "./history";
 
+export type { MetricHelp } from "./editor/completion";
+
 const KEPT_MS = 30_000;
 const METRICS_MAX = 20_000;
 const VALUES_MAX = 1000;
@@ -74,6 +76,11 @@ async function loadMetadata(): Promise<ReadonlyMap<string, MetricHelp>> {
 }
 
 export const metadata = () => cached("metadata", loadMetadata);
+
+// Metadata of a metric, also for the series of a histogram or summary.
+export function helpOf(metadata: ReadonlyMap<string, MetricHelp>, name: string): MetricHelp | undefined {
+  return metadata.get(name) ?? metadata.get(name.replace(/_(?:bucket|count|sum|total)$/, ""));
+}
 
 const refused = new Set<string>();
 

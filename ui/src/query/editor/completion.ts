@@ -22,6 +22,7 @@ import {
 } from "@prometheus-io/codemirror-promql/dist/esm/complete/promql.terms";
 import { labelMatchersToString } from "@prometheus-io/codemirror-promql/dist/esm/parser/matcher";
 import { AGGREGATIONS, DURATIONS, FUNCTIONS, type FunctionHelp } from "../functions";
+import { helpOf } from "../names";
 import { best } from "../rank";
 
 export interface MetricHelp {
@@ -46,11 +47,6 @@ const SHOWN_MAX = 100;
 const HISTORY_SHOWN = 5;
 // An expression is parsed in well under this; a busy machine may have left it unfinished.
 const PARSE_MS = 200;
-
-// Metadata of a metric, also for the series of a histogram or summary.
-export function helpOf(metadata: ReadonlyMap<string, MetricHelp>, name: string): MetricHelp | undefined {
-  return metadata.get(name) ?? metadata.get(name.replace(/_(?:bucket|count|sum|total)$/, ""));
-}
 
 function callOption(name: string, { signature, help }: FunctionHelp, boost: number): Completion {
   const isEmpty = signature.endsWith("()");

@@ -20,7 +20,8 @@ import { EditorView, hoverTooltip, keymap, placeholder, type Tooltip } from "@co
 import { LanguageType, promQLLanguage } from "@prometheus-io/codemirror-promql/dist/esm/promql";
 import { Parser } from "@prometheus-io/codemirror-promql/dist/esm/parser/parser";
 import { functionHelp } from "../functions";
-import { helpOf, sources, type Names } from "./completion";
+import { helpOf } from "../names";
+import { sources, type Names } from "./completion";
 import { accepted } from "./keys";
 import { offsetOf, placeOf, rangeAt } from "./place";
 import { highlight, theme } from "./theme";

@@ -1,1 +1,0 @@
-import{Tn as e,_t as t}from"./shared-p2WkCVEv.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);e(t,{target:n});
