@@ -295,6 +295,10 @@ pub fn rules(ask: &ExpressionRequest) -> ComparisonRules {
 /// Describes the first difference between `actual` and `expected`, or returns `None` if they are
 /// equal. Values that are not answers of the query API are compared as JSON.
 fn difference(expected: &Value, actual: &Value, rules: ComparisonRules) -> Option<String> {
+    let (expected, actual) = (
+        without_duplicate_pair(expected),
+        without_duplicate_pair(actual),
+    );
     let (e, a) = (expected.to_string(), actual.to_string());
     match (
         ApiAnswer::parse(e.as_bytes()),
@@ -306,6 +310,21 @@ fn difference(expected: &Value, actual: &Value, rules: ComparisonRules) -> Optio
         }
         _ => (expected != actual).then(|| format!("answer: expected {expected}, got {actual}")),
     }
+}
+
+/// Removes the names of the two series from an error about series with the same labels. Of three
+/// such series the first two are named, and a block holds its series in another order than the
+/// head, so that the names depend on when the head is cut.
+fn without_duplicate_pair(answer: &Value) -> Value {
+    let mut answer = answer.clone();
+    if let Some(Value::String(error)) = answer.get_mut("error")
+        && error.starts_with("found duplicate series")
+        && let Some((start, pair)) = error.split_once(": [")
+        && let Some((_, end)) = pair.rsplit_once("];")
+    {
+        *error = format!("{start}: [];{end}");
+    }
+    answer
 }
 
 fn may_round(expr: &Expr) -> bool {
@@ -407,6 +426,24 @@ mod tests {
             };
             assert_eq!(rules(&ask), expected, "{expression}");
         }
+    }
+
+    #[test]
+    fn pairs_of_duplicate_series_are_not_compared() {
+        let answer = |group: &str, pair: &str| {
+            serde_json::json!({"status": "error", "errorType": "execution", "error": format!(
+                "found duplicate series for the match group {{{group}}}: [{pair}];many-to-many"
+            )})
+        };
+        let rules = rules(&ExpressionRequest::Instant {
+            expression: "a + b".to_owned(),
+            time_ms: 0,
+        });
+        let recorded = answer("a=\"1\"", "{le=\"1\"}, {le=\"2\"}");
+        let other_pair = answer("a=\"1\"", "{le=\"2\"}, {le=\"+Inf\"}");
+        assert_eq!(difference(&recorded, &other_pair, rules), None);
+        let other_group = answer("a=\"2\"", "{le=\"1\"}, {le=\"2\"}");
+        assert!(difference(&recorded, &other_group, rules).is_some());
     }
 
     #[test]
