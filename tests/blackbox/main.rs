@@ -33,6 +33,7 @@ mod mirror;
 mod otlp;
 mod overrides;
 mod plans;
+mod previews;
 mod profiles;
 mod query_log;
 mod raw;

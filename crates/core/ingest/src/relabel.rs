@@ -253,11 +253,12 @@ pub fn apply_rules(rules: &[RelabelRule], labels: &mut LabelsBuilder) -> bool {
     rules.iter().all(|rule| rule.apply_rule(labels))
 }
 
-/// Applies `rules` in order and returns the result of each one, including those after a drop.
-pub fn trace_rules(rules: &[RelabelRule], labels: &Labels) -> Vec<RelabelStep> {
+/// Applies `rules` in order and returns the result of each one, including those after a drop. A
+/// rule is applied when its result is requested.
+pub fn trace_rules(rules: &[RelabelRule], labels: &Labels) -> impl Iterator<Item = RelabelStep> {
     let mut builder = LabelsBuilder::from_labels(labels.as_ref());
     let mut is_kept = true;
-    let step = |rule: &RelabelRule| {
+    let step = move |rule: &RelabelRule| {
         is_kept = is_kept && rule.apply_rule(&mut builder);
         RelabelStep {
             output: if is_kept {
@@ -268,7 +269,7 @@ pub fn trace_rules(rules: &[RelabelRule], labels: &Labels) -> Vec<RelabelStep> {
             is_kept,
         }
     };
-    rules.iter().map(step).collect()
+    rules.iter().map(step)
 }
 
 impl RelabelRule {

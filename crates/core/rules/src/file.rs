@@ -20,7 +20,7 @@ pub use duplicates::{DuplicateRule, find_duplicates};
 use crate::alert::Annotations;
 use firn_model::names::NameScheme;
 use firn_promql::Features;
-use firn_yaml::{YamlDialect, YamlPosition};
+use firn_yaml::{YamlDialect, YamlPosition, YamlValue};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -155,6 +155,38 @@ pub fn parse(text: &str, options: RuleFileOptions) -> Result<RuleFile, Vec<RuleP
     }
     if errors.is_empty() {
         Ok(file)
+    } else {
+        Err(errors)
+    }
+}
+
+/// Parses and validates the text of a single rule: a mapping with the keys of a rule, or a list
+/// that contains only this mapping, as copied from a rule file. Returns all its errors.
+pub fn parse_rule(
+    text: &str,
+    options: RuleFileOptions,
+) -> Result<RuleDefinition, Vec<RuleParseError>> {
+    let root = firn_yaml::parse_as(text, YamlDialect::V3)
+        .map_err(|e| vec![RuleParseError(e.to_string())])?;
+    let root = root.ok_or_else(|| vec![RuleParseError("the rule is empty".to_owned())])?;
+    let node = match &root.value {
+        YamlValue::List(items) => match items.as_slice() {
+            [rule] => rule,
+            items => {
+                let message = format!("expected one rule, got {}", items.len());
+                return Err(vec![RuleParseError::with_position(root.place, message)]);
+            }
+        },
+        _ => &root,
+    };
+    let mut reader = read::RuleFileReader::new(options);
+    let rule = reader.read_rule(node);
+    let mut errors = reader.into_errors();
+    if errors.is_empty() {
+        errors = check::check_rule(&rule, options);
+    }
+    if errors.is_empty() {
+        Ok(rule)
     } else {
         Err(errors)
     }

@@ -9,6 +9,7 @@
 //! machine      a running group: events in, actions out
 //! journal      state that survives restarts, on the disk of an Env
 //! notification alerts for Alertmanagers, and the queue of each
+//! preview      evaluation of one rule over the past, without effects
 //! ```
 //!
 //! Templates of labels and annotations are expanded by [`firn_gotemplate`].
@@ -27,6 +28,7 @@ pub mod journal;
 pub mod machine;
 pub mod notification;
 pub mod order;
+pub mod preview;
 pub mod rule;
 pub mod schedule;
 pub mod view;

@@ -50,19 +50,33 @@ pub(crate) struct QuerySession<'a> {
 }
 
 impl QuerySession<'_> {
+    /// Evaluates the parsed expression of a rule over a time range. The caller holds the memory of
+    /// the result.
+    pub(crate) fn query_range(
+        &mut self,
+        expr: &Expr,
+        time: EvalTime,
+        options: &Options,
+    ) -> Result<QueryResult, String> {
+        let text = || expr.to_string();
+        self.run_query(text, time, |engine, context, time, _| {
+            engine.query_expr(context, expr, time, options)
+        })
+    }
+
     /// Runs a query and logs it. `text` provides the query for the log.
     fn run_query(
         &mut self,
         text: impl FnOnce() -> String,
-        at: TimestampMs,
+        time: EvalTime,
         query: impl FnOnce(
             &dyn QueryEngine,
             &QueryContext<'_>,
             EvalTime,
             &Options,
         ) -> Result<QueryResult, PromqlError>,
-    ) -> Result<QueryValue, String> {
-        let (time, clock) = (EvalTime::Instant(at), self.env.clock.clone());
+    ) -> Result<QueryResult, String> {
+        let clock = self.env.clock.clone();
         let begun = clock.monotonic();
         let mut span = SpanContext::begin_child_of(self.span.as_ref(), "promqlEval");
         let store = trace_store(self.store.clone(), span.context().as_ref());
@@ -93,25 +107,31 @@ impl QuerySession<'_> {
             let answer = answer.as_ref().map_err(|e| (e, &*counts));
             log.write_outcome(clock.now_ms(), &logged, answer, &timings);
         }
-        let answer = answer.map_err(|e| e.to_string())?;
-        self.held.push(answer.memory);
-        Ok(answer.value)
+        answer.map_err(|e| e.to_string())
+    }
+
+    /// Returns the value of a result and reserves its memory until the evaluation ends.
+    fn hold(&mut self, result: QueryResult) -> QueryValue {
+        self.held.push(result.memory);
+        result.value
     }
 }
 
 impl RuleQuerier for QuerySession<'_> {
     fn query_expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<QueryValue, String> {
-        let text = || expr.to_string();
-        self.run_query(text, at, |engine, context, time, options| {
+        let (text, time) = (|| expr.to_string(), EvalTime::Instant(at));
+        let result = self.run_query(text, time, |engine, context, time, options| {
             engine.query_expr(context, expr, time, options)
-        })
+        })?;
+        Ok(self.hold(result))
     }
 
     fn query_text(&mut self, text: &str, at: TimestampMs) -> Result<QueryValue, String> {
-        let own = || text.to_owned();
-        self.run_query(own, at, |engine, context, time, options| {
+        let (own, time) = (|| text.to_owned(), EvalTime::Instant(at));
+        let result = self.run_query(own, time, |engine, context, time, options| {
             engine.query(context, text, time, options)
-        })
+        })?;
+        Ok(self.hold(result))
     }
 
     fn cancel(&self) -> &CancelToken {

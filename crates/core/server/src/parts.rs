@@ -6,6 +6,7 @@
 use crate::admission::active::ActiveQueries;
 use crate::admission::limits::ServerLimits;
 use firn_ingest::Pipeline;
+use firn_ingest::relabel::RelabelRule;
 use firn_ingest::targets::{DiscoveredAlertmanagers, ScrapePoolView};
 use firn_model::budget::Budget;
 use firn_model::cluster_status::ClusterStatus;
@@ -20,12 +21,14 @@ use firn_model::stats::{BlockStoreStats, StoreStats};
 use firn_model::store::{DeleteRequest, Select};
 use firn_model::trace::Tracer;
 use firn_promql::{Features, Options};
+use firn_rules::file::RuleFileOptions;
 use firn_rules::view::RuleGroups;
 use firn_wire::remote_write::RemoteWriteVersion;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::QueryEngine;
 use crate::query_log::QueryLog;
@@ -62,6 +65,13 @@ pub struct AppParts {
     pub edits_rules: Provider<bool>,
     /// Content of `/api/v1/status/flags`: all flags with their values.
     pub flags: BTreeMap<String, String>,
+    /// Content of `/api/v1/status/settings`: all flags with their defaults and descriptions, in the
+    /// order of `--help`.
+    pub settings: Vec<ServerSetting>,
+    /// Settings of the running configuration for rules that are not part of it.
+    pub rule_defaults: Provider<RuleDefaults>,
+    /// Parses relabeling rules that are not part of the configuration.
+    pub parse_relabel_rules: ParseRelabelRules,
     /// Returns the running configuration as YAML. Must be cheap.
     pub config: Provider<String>,
     /// Returns the content of `/api/v1/status/runtimeinfo`. Must be cheap.
@@ -99,6 +109,34 @@ pub struct ServerFeature {
     /// True if the feature is enabled.
     pub is_on: bool,
 }
+
+/// A flag of the command line, as `/api/v1/status/settings` describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerSetting {
+    /// Name of the flag, without dashes.
+    pub name: &'static str,
+    /// Value in this process.
+    pub value: String,
+    /// Value without the flag; empty if there is none.
+    pub default: &'static str,
+    /// True if the value is not the default.
+    pub changed: bool,
+    /// Description of the flag, as in `--help`.
+    pub help: String,
+}
+
+/// Settings for reading and evaluating a rule that a request contains.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RuleDefaults {
+    /// Names and PromQL features that rules may use.
+    pub options: RuleFileOptions,
+    /// Value of `global.rule_query_offset`.
+    pub query_offset: Duration,
+}
+
+/// A function that parses relabeling rules in YAML: a list, or a mapping with one of the keys of the
+/// configuration. The error is a message for the user that starts with `line:column: `.
+pub type ParseRelabelRules = Arc<dyn Fn(&str) -> Result<Vec<RelabelRule>, String> + Send + Sync>;
 
 /// A function that returns the current value of a setting or statistic. May be called from any
 /// thread.

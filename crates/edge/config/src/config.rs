@@ -36,6 +36,7 @@ pub use fingerprint::fingerprint;
 pub use firn::{MemoryLimit, MissedEvaluationSettings, NewSeriesLimits, WalSync};
 pub use load::{ConfigError, load, load_alone, load_http, load_with_rules};
 pub use rule_files::RuleFileError;
+pub use rules::parse_relabel_rules;
 
 pub use crate::features::JobFeatures;
 

@@ -60,7 +60,7 @@ pub struct Flag {
 
 impl Flag {
     /// Returns the description of the flag in `--help` and in the documentation.
-    fn full_help(&self) -> String {
+    pub fn full_help(&self) -> String {
         match self.name {
             ENABLE_FEATURE => format!("{} {}.", self.help, features::documented_names()),
             _ => self.help.to_owned(),

@@ -10,8 +10,9 @@ use crate::process::profile::ProcessProfiler;
 use crate::version;
 use firn_cluster::partitions::store::PartitionedStore;
 use firn_config::Settings;
+use firn_config::config::parse_relabel_rules;
 use firn_config::features::{Feature, FeatureEffect, JobFeatures};
-use firn_config::flags::CommandLine;
+use firn_config::flags::{CommandLine, FLAGS, Flag};
 use firn_config::retention::RetentionSettings;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
@@ -19,10 +20,12 @@ use firn_model::log::LogReplayProgress;
 use firn_model::sample::TimestampMs;
 use firn_model::shares::BudgetShares;
 use firn_model::trace::Tracer;
+use firn_rules::file::RuleFileOptions;
 use firn_server::ServerLimits;
 use firn_server::engine::PromqlEngine;
 use firn_server::parts::{
-    AppParts, ClusterControl, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings,
+    AppParts, ClusterControl, Lifecycle, Provider, QuerySettings, RuleDefaults, RuntimeInfo,
+    ServerSetting, WebSettings,
 };
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
@@ -105,6 +108,7 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
     let external = running.clone();
     let edited = running.clone();
     let reload = running.clone();
+    let (relabeled, ruled) = (running.clone(), running.clone());
     Ok(AppParts {
         limits: limits(settings, connections_max, memory.limit_bytes()),
         tracer,
@@ -122,6 +126,12 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
             .iter()
             .map(|(n, v)| ((*n).to_owned(), v.clone()))
             .collect(),
+        settings: server_settings(line),
+        rule_defaults: Arc::new(move || rule_defaults(&ruled)),
+        parse_relabel_rules: Arc::new(move |text| {
+            let names = relabeled.config().names;
+            parse_relabel_rules(text, names).map_err(|e| e.to_string())
+        }),
         config: Arc::new(move || text.config().text.clone()),
         runtime: runtime_info(running.clone(), &env, &memory, retention, store),
         search: has(Feature::SearchApi).then_some(settings.search_limit_max),
@@ -144,6 +154,39 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
         env,
         memory,
     })
+}
+
+/// Returns the flags with their values, in the order of the table.
+fn server_settings(line: &CommandLine) -> Vec<ServerSetting> {
+    let value_of = |flag: &Flag| line.values.iter().find(|(name, _)| *name == flag.name);
+    let settings = FLAGS.iter().filter_map(|flag| {
+        let (_, value) = value_of(flag)?;
+        // A switch without a default is off.
+        let default = match (flag.value, flag.default) {
+            (None, "") => "false",
+            (_, default) => default,
+        };
+        Some(ServerSetting {
+            name: flag.name,
+            value: value.clone(),
+            default,
+            changed: value != default,
+            help: flag.full_help(),
+        })
+    });
+    settings.collect()
+}
+
+fn rule_defaults(running: &ActiveConfig) -> RuleDefaults {
+    let config = running.config();
+    RuleDefaults {
+        options: RuleFileOptions {
+            names: config.names,
+            features: running.features().language,
+            ..RuleFileOptions::default()
+        },
+        query_offset: config.rule_query_offset,
+    }
 }
 
 fn query_settings(settings: &Settings, running: &Arc<ActiveConfig>) -> QuerySettings {

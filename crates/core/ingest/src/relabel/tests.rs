@@ -178,7 +178,7 @@ fn rules_apply_one_after_the_other_and_steps_show_it() {
         "replace to=c with=x",
     ];
     let rules = rules(&texts, NameScheme::Utf8);
-    let steps = trace_rules(&rules, &labels("a=foo"));
+    let steps: Vec<_> = trace_rules(&rules, &labels("a=foo")).collect();
     let got: Vec<_> = steps
         .iter()
         .map(|s| (s.is_kept, s.output.to_string()))

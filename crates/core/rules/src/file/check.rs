@@ -30,6 +30,14 @@ pub(super) fn check(file: &RuleFile, options: RuleFileOptions) -> Vec<RuleParseE
     errors
 }
 
+/// Returns all errors of a rule that belongs to no group.
+pub(super) fn check_rule(rule: &RuleDefinition, options: RuleFileOptions) -> Vec<RuleParseError> {
+    let mistakes = find_mistakes(rule, options);
+    let errors = mistakes.into_iter();
+    let errors = errors.map(|mistake| format!("{}{}", mistake.place, mistake.message));
+    errors.map(RuleParseError).collect()
+}
+
 fn check_group<'f>(
     group: &'f GroupDefinition,
     names: NameScheme,

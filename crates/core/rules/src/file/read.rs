@@ -90,7 +90,7 @@ impl RuleFileReader {
         group
     }
 
-    fn read_rule(&mut self, node: &YamlNode) -> RuleDefinition {
+    pub(super) fn read_rule(&mut self, node: &YamlNode) -> RuleDefinition {
         let mut rule = RuleDefinition::default();
         let mut places = RuleKeyPositions::default();
         for entry in self.read_entries(node, "a rule") {

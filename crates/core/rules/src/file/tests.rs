@@ -263,3 +263,35 @@ groups:
     assert_eq!(found[0].metric, "r");
     assert_eq!(found[0].labels["team"], "x");
 }
+
+fn check_rule(text: &str, expected: Result<&str, &[&str]>) {
+    let actual = parse_rule(text, RuleFileOptions::default());
+    let errors = actual.as_ref().err().map(|errors| {
+        let errors = errors.iter().map(ToString::to_string);
+        errors.collect::<Vec<_>>()
+    });
+    match expected {
+        Ok(name) => assert_eq!(actual.unwrap().name(), name, "{text}"),
+        Err(expected) => assert_eq!(errors.unwrap(), expected, "{text}"),
+    }
+}
+
+#[test]
+fn single_rule_is_a_mapping_or_a_list_of_one() {
+    check_rule("alert: A\nexpr: up == 0\nfor: 5m\n", Ok("A"));
+    check_rule("- record: a:b\n  expr: sum(up)\n", Ok("a:b"));
+    check_rule("", Err(&["the rule is empty"]));
+    check_rule(
+        "- {record: a, expr: 1}\n- {record: b, expr: 1}\n",
+        Err(&["1:1: expected one rule, got 2"]),
+    );
+    check_rule("up", Err(&["1:1: a rule must be a mapping"]));
+    check_rule(
+        "alert: A\nexpr: sum(\n",
+        Err(&["2:7: could not parse expression: 1:5: parse error: unclosed left parenthesis"]),
+    );
+    check_rule(
+        "alert: A\nexpr: 1\nfro: 5m\n",
+        Err(&["3:1: field fro not found in type rulefmt.Rule"]),
+    );
+}

@@ -66,7 +66,7 @@ pub(crate) async fn range(call: ApiCall) -> Result<Response, ApiFailure> {
     evaluate(call, time, limit).await
 }
 
-fn check_steps(
+pub(super) fn check_steps(
     start: TimestampMs,
     end: TimestampMs,
     step_ns: i64,
@@ -296,7 +296,7 @@ fn reports_steps(call: &ApiCall) -> bool {
 
 /// Returns the timeout of the server, or that of the request if it is shorter. It covers waiting
 /// and evaluation.
-fn timeout(call: &ApiCall) -> Result<Duration, ApiFailure> {
+pub(super) fn timeout(call: &ApiCall) -> Result<Duration, ApiFailure> {
     let longest = call.app.query_timeout();
     if call.form.get("timeout").is_empty() {
         return Ok(longest);

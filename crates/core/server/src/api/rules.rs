@@ -130,7 +130,7 @@ impl From<&Alert> for AlertDocument {
 }
 
 /// Formats a time like Go. `None` becomes Go's zero time in the year 1.
-fn format_time(time: Option<RuleInstant>) -> String {
+pub(super) fn format_time(time: Option<RuleInstant>) -> String {
     match time {
         Some(time) => format_rfc3339_nanos(time.nanos()),
         None => "0001-01-01T00:00:00Z".into(),

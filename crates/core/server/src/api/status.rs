@@ -156,6 +156,11 @@ impl RuntimeDocument {
     }
 }
 
+/// Returns the flags with values, defaults and descriptions, in the order of `--help`.
+pub(crate) async fn settings(call: ApiCall) -> Result<Response, ApiFailure> {
+    ok_response(&call, &json!({ "settings": call.app.parts.settings }))
+}
+
 /// Returns all flags of the command line with their values, as strings.
 pub(crate) async fn flags(call: ApiCall) -> Result<Response, ApiFailure> {
     ok_response(&call, &call.app.parts.flags)

@@ -10,7 +10,7 @@ use super::times::format_rfc3339;
 use crate::http::failure::ApiFailure;
 use crate::parts::AppParts;
 use axum::response::Response;
-use firn_ingest::relabel::{self, RelabelRule};
+use firn_ingest::relabel::{self, RelabelRule, RelabelStep};
 use firn_ingest::targets::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::quote::quote;
@@ -226,9 +226,24 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Response of `/targets/relabel_steps`: the result of each rule, in order.
 #[derive(Serialize)]
-struct RelabelStepsDocument {
+pub(super) struct RelabelStepsDocument {
     steps: Vec<RelabelStepDocument>,
+}
+
+impl RelabelStepsDocument {
+    /// Creates the document from rules and the steps of [`relabel::trace_rules`].
+    pub(super) fn new<'r>(steps: impl IntoIterator<Item = (&'r RelabelRule, RelabelStep)>) -> Self {
+        let document = |(rule, step): (&RelabelRule, RelabelStep)| RelabelStepDocument {
+            rule: rule.into(),
+            output: label_map(&step.output),
+            keep: step.is_kept,
+        };
+        Self {
+            steps: steps.into_iter().map(document).collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -292,18 +307,9 @@ pub(crate) async fn relabel_steps(call: ApiCall) -> Result<Response, ApiFailure>
             )));
         };
         let rules = view.relabel_rules();
-        let steps = relabel::trace_rules(&rules, &Labels::from_pairs(labels));
-        let documents = rules
-            .iter()
-            .zip(steps)
-            .map(|(rule, step)| RelabelStepDocument {
-                rule: rule.into(),
-                output: label_map(&step.output),
-                keep: step.is_kept,
-            });
-        Ok(RelabelStepsDocument {
-            steps: documents.collect(),
-        })
+        let labels = Labels::from_pairs(labels);
+        let steps = relabel::trace_rules(&rules, &labels);
+        Ok(RelabelStepsDocument::new(rules.iter().zip(steps)))
     })
     .await
 }

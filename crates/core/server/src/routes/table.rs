@@ -17,7 +17,7 @@ use super::route::{
 use crate::access::ResponseVisibility;
 use crate::api::{
     access, admin, alertmanagers, blocks, cluster, deletion, discards, features, import, metadata,
-    notifications, otlp, self_metrics, status, targets, write,
+    notifications, otlp, relabeling, self_metrics, status, targets, write,
 };
 use crate::metrics::ServerEndpoint;
 use ParamKind::{Count, Flag, Text, Texts};
@@ -184,6 +184,26 @@ const TARGETS: &[ApiRoute] = &[
         required("labels", Text, "Discovered labels of the target, as JSON."),
     ]),
     ApiRoute::new(
+        "/targets/relabel_steps",
+        mount(
+            POST,
+            ServerEndpoint::Targets,
+            AccessScope::Read,
+            ResponseVisibility::Part,
+        ),
+        |m| api(m, relabeling::relabel_steps),
+        "Returns the labels after each rule of the request.",
+    )
+    .with_params(&[
+        required(
+            "configs",
+            Text,
+            "Relabeling rules in YAML: a list, or `relabel_configs` or `metric_relabel_configs` \
+             with a list.",
+        ),
+        required("labels", Text, "Labels before the rules, as JSON."),
+    ]),
+    ApiRoute::new(
         "/metadata",
         state(ServerEndpoint::Targets),
         |m| api(m, metadata::by_metric),
@@ -232,6 +252,12 @@ const STATUS: &[ApiRoute] = &[
         state(ServerEndpoint::Status),
         |m| api(m, status::flags),
         "Returns the flags and their values.",
+    ),
+    ApiRoute::new(
+        "/status/settings",
+        state(ServerEndpoint::Status),
+        |m| api(m, status::settings),
+        "Returns the flags with values, defaults and descriptions.",
     ),
     ApiRoute::new(
         "/status/config",

@@ -35,8 +35,8 @@ use firn_server::ActiveQueries;
 use firn_server::ServerLimits;
 use firn_server::engine::QueryEngine;
 use firn_server::parts::{
-    AppParts, Backend, BuildInfo, ExternalUrl, Lifecycle, QuerySettings, RuleEditor, RuntimeInfo,
-    WebSettings,
+    AppParts, Backend, BuildInfo, ExternalUrl, Lifecycle, QuerySettings, RuleDefaults, RuleEditor,
+    RuntimeInfo, WebSettings,
 };
 use firn_server::{ServerApp, router};
 use firn_storage::store::Store;
@@ -536,6 +536,9 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
         },
         edits_rules: Arc::new(|| false),
         flags: BTreeMap::from([("web.listen-address".into(), "<addr>".into())]),
+        settings: Vec::new(),
+        rule_defaults: Arc::new(RuleDefaults::default),
+        parse_relabel_rules: Arc::new(|_| Ok(Vec::new())),
         config: Arc::new(|| "global: {}\n".into()),
         runtime: Arc::new(|| RuntimeInfo {
             start_time: 1_000,

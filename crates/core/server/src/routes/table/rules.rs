@@ -2,10 +2,12 @@
 
 use super::cells::{DELETE, POST, YAML};
 use crate::access::ResponseVisibility;
-use crate::api::{rule_editor, rules};
+use crate::api::{rule_editor, rule_preview, rules};
 use crate::metrics::ServerEndpoint;
-use crate::routes::route::ParamKind::{Count, Flag, Text, Texts, Time};
-use crate::routes::route::{ApiRoute, api, mount, mutating_route, param, plain, required, state};
+use crate::routes::route::ParamKind::{Count, Duration, Flag, Text, Texts, Time};
+use crate::routes::route::{
+    ApiRoute, api, mount, mount_data, mutating_route, param, plain, required, state,
+};
 use firn_model::access::AccessScope;
 
 pub(super) const RULES: &[ApiRoute] = &[
@@ -65,6 +67,29 @@ pub(super) const RULES: &[ApiRoute] = &[
         ),
         required("start", Time, "Start of the time range."),
         required("end", Time, "End of the time range."),
+    ]),
+    ApiRoute::new(
+        "/rules/preview",
+        mount_data(POST, ServerEndpoint::Rules),
+        |m| api(m, rule_preview::preview),
+        "Evaluates a rule over a past time range without storing anything, and returns its alerts \
+         or the series that it would have recorded.",
+    )
+    .with_params(&[
+        required("rule", Text, "A rule in YAML, as in a rule file."),
+        required("start", Time, "First evaluation."),
+        required("end", Time, "Limit of the last evaluation, inclusive."),
+        param(
+            "interval",
+            Duration,
+            "Time between evaluations; by default `global.evaluation_interval`.",
+        ),
+        param(
+            "query_offset",
+            Duration,
+            "Query offset of the group; by default `global.rule_query_offset`.",
+        ),
+        param("timeout", Duration, "Maximum duration of the evaluation."),
     ]),
 ];
 
