@@ -161,16 +161,11 @@ fn server_settings(line: &CommandLine) -> Vec<ServerSetting> {
     let value_of = |flag: &Flag| line.values.iter().find(|(name, _)| *name == flag.name);
     let settings = FLAGS.iter().filter_map(|flag| {
         let (_, value) = value_of(flag)?;
-        // A switch without a default is off.
-        let default = match (flag.value, flag.default) {
-            (None, "") => "false",
-            (_, default) => default,
-        };
         Some(ServerSetting {
             name: flag.name,
             value: value.clone(),
-            default,
-            changed: value != default,
+            default: flag.default,
+            changed: value != flag.default,
             help: flag.full_help(),
         })
     });
