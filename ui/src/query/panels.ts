@@ -5,7 +5,7 @@
 import { parseDuration } from "../format/duration";
 import { STYLES, type DrawStyle } from "../graph/drawStyle";
 
-export const VIEWS = ["graph", "heatmap", "table", "raw", "value", "json"] as const;
+export const VIEWS = ["graph", "heatmap", "table", "raw", "value", "json", "explain"] as const;
 export type View = (typeof VIEWS)[number];
 
 export { STYLES, type DrawStyle } from "../graph/drawStyle";
@@ -34,6 +34,10 @@ export interface PanelState {
   // Column and direction by which the legend or table is sorted: "max", "-max".
   sort: string;
   search: string;
+  // Explain shows the plan without running the query.
+  isPlan: boolean;
+  // Operation of the plan that is open, by its path; "-" for none, empty for the hottest one.
+  operation: string;
 }
 
 export function emptyPanel(number: number): PanelState {
@@ -53,6 +57,8 @@ export function emptyPanel(number: number): PanelState {
     off: [],
     sort: "",
     search: "",
+    isPlan: false,
+    operation: "",
   };
 }
 
@@ -60,6 +66,7 @@ export function emptyPanel(number: number): PanelState {
 const NAMES = [
   "expr", "tab", "display_mode", "stacked", "step_input", "res_type", "res_step", "res_density",
   "y_axis_min", "y_axis_max", "scale", "unit", "hide", "series", "own_range", "off", "sort", "search",
+  "plan", "operation",
 ];
 
 // The panels of an address, in its order. There is at least one.
@@ -93,6 +100,8 @@ function readPanel(params: URLSearchParams, number: number): PanelState {
     off: params.getAll(`g${number}.off`),
     sort: get("sort"),
     search: get("search"),
+    isPlan: get("plan") === "1",
+    operation: get("operation"),
   };
 }
 
@@ -145,6 +154,8 @@ function writePanel(params: URLSearchParams, panel: PanelState, time: { range: s
   set("series", panel.isWhole ? "all" : "");
   set("sort", panel.sort);
   set("search", panel.search);
+  set("plan", panel.isPlan ? "1" : "");
+  set("operation", panel.operation);
   for (const series of panel.off) params.append(`g${panel.number}.off`, series);
 }
 

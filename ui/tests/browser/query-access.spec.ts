@@ -18,6 +18,7 @@ const VIEWS: [string, string][] = [
   ["raw", "g0.expr=demo_requests_total&g0.tab=raw"],
   ["value", "g0.expr=demo_requests_total&g0.tab=value"],
   ["json", "g0.expr=demo_requests_total&g0.tab=json"],
+  ["explain", "g0.expr=sum(rate(demo_requests_total{handler=~'.%2B'}[1s])) / sum(demo_temperature)&g0.tab=explain"],
   ["no data", "g0.expr=demo_requests_totl"],
   ["two panels", "g0.expr=up&g1.expr=1/0"],
 ];

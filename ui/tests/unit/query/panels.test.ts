@@ -12,7 +12,9 @@ describe("addresses", () => {
     ["g0.expr=up&g0.tab=1", { view: "table" }],
     ["g0.expr=up&g0.tab=table", { view: "table" }],
     ["g0.expr=up&g0.tab=console", { view: "table" }],
-    ["g0.expr=up&g0.tab=explain", { view: "graph" }],
+    ["g0.expr=up&g0.tab=explain", { view: "explain", isPlan: false, operation: "" }],
+    ["g0.expr=up&g0.tab=explain&g0.plan=1&g0.operation=0.1", { isPlan: true, operation: "0.1" }],
+    ["g0.expr=up&g0.tab=unknown", { view: "graph" }],
     ["g0.expr=up&g0.stacked=1", { style: "stacked" }],
     ["g0.expr=up&g0.stacked=0", { style: undefined }],
     ["g0.expr=up&g0.tab=graph&g0.display_mode=stacked", { style: "stacked" }],
@@ -39,6 +41,7 @@ describe("addresses", () => {
       { ...emptyPanel(4), expr: "rate(a[5m])", style: "share", isLog: true, step: "15s", min: "0", max: "1e3", unit: "bytes", isHidden: true, isWhole: true, off: ['a{b="c"}'], own: { range: "6h", end: "2026-01-02 03:04:05" } },
       { ...emptyPanel(5), expr: "h", view: "heatmap" },
       { ...emptyPanel(6), expr: "r", view: "raw" },
+      { ...emptyPanel(7), expr: "e", view: "explain", isPlan: true, operation: "-" },
     ];
     const params = new URLSearchParams("zone=UTC&g0.show_exemplars=1&g9.expr=gone&g9.foreign=1");
     writePanels(params, panels, TIME);
@@ -83,6 +86,12 @@ describe("questions", () => {
   test("a table requests one time, raw samples for a range of the selector", () => {
     expect(questionOf(panel({ view: "table" }), page, NOW)).toMatchObject({ kind: "instant", end: 1_000_000, limit: 10_000 });
     expect(questionOf(panel({ view: "raw", expr: 'rate(up{a="b"}[5m])' }), page, NOW)).toMatchObject({ expr: 'up{a="b"}[3600s]', kind: "instant" });
+  });
+
+  test("Explain analyzes the range, or one time of what has no steps", () => {
+    expect(questionOf(panel({ view: "explain" }), page, NOW)).toMatchObject({ kind: "range", report: "analysis" });
+    expect(questionOf(panel({ view: "explain", expr: "up[5m]" }), page, NOW)).toMatchObject({ kind: "instant" });
+    expect(questionOf(panel({ view: "explain", isPlan: true }), page, NOW)).toMatchObject({ report: "plan" });
   });
 
   test("there is no request without an expression or with a wrong step", () => {
