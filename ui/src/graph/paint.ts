@@ -97,6 +97,22 @@ export function paintLine(context: CanvasRenderingContext2D, scene: Scene, at: n
   paintDots(context, scene, line, edge, frame, width);
 }
 
+// Dashes of the earlier time of a comparison.
+export const EARLIER_DASH = [4, 4];
+const EARLIER_ALPHA = 0.75;
+
+// The earlier time of a comparison: thinner, paler and dashed.
+function paintEarlier(context: CanvasRenderingContext2D, scene: Scene, at: number, frame: Frame, width = 1): void {
+  const line = scene.lines[at];
+  if (line?.earlier === undefined || scene.drawing === "stacked" || scene.drawing === "share") return;
+  strokeStyle(context, { ...line.style, dash: EARLIER_DASH }, frame.ratio, width);
+  context.globalAlpha = EARLIER_ALPHA;
+  const path = new Path2D();
+  trace(path, scene, line.earlier.values, frame);
+  context.stroke(path);
+  context.globalAlpha = 1;
+}
+
 // The last step is dashed as long as its samples may still come.
 function paintOpenEnd(context: CanvasRenderingContext2D, scene: Scene, edge: Float64Array, frame: Frame): void {
   const last = scene.times.length - 1;
@@ -189,6 +205,7 @@ export function paintScene(context: CanvasRenderingContext2D, scene: Scene, fram
   const isStacked = scene.drawing === "stacked" || scene.drawing === "share";
   if (isStacked) scene.lines.forEach((_, at) => { paintArea(context, scene, at, frame, 0.4); });
   else if (scene.lines.length === 1 && scene.drawing === "lines") paintArea(context, scene, 0, frame, 0.1);
+  scene.lines.forEach((_, at) => { paintEarlier(context, scene, at, frame); });
   scene.lines.forEach((_, at) => { paintLine(context, scene, at, frame, isStacked ? 1 : LINE_WIDTH); });
   paintSpecials(context, scene, frame);
   context.restore();
@@ -247,6 +264,7 @@ export function paintFocus(
     context.fillRect(frame.left, frame.top, frame.width, frame.height);
     context.restore();
   }
+  paintEarlier(context, scene, at, frame, 2);
   paintLine(context, scene, at, frame, 2.5);
   const [line, edge] = [scene.lines[at], scene.edges[at]];
   const value = edge?.[step ?? -1] ?? NaN;

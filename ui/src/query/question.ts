@@ -3,7 +3,7 @@
 import { parseDuration } from "../format/duration";
 import { parseUtc } from "../format/time";
 import { REQUESTED_MAX } from "../graph/many";
-import { automaticStep, stepOf, type PanelState, type View } from "./panels";
+import { automaticStep, comparedBy, stepOf, type PanelState, type View } from "./panels";
 import type { Kind, Question } from "./run.svelte";
 import { isRange, isString, rawExpression } from "./selectors";
 
@@ -31,6 +31,30 @@ const INSTANT: readonly View[] = ["table", "raw", "json"];
 export function kindOf({ view, expr }: Pick<PanelState, "view" | "expr">): Kind {
   const isInstant = view === "explain" ? isRange(expr) || isString(expr) : INSTANT.includes(view);
   return isInstant ? "instant" : "range";
+}
+
+// Views that show an earlier time beside the present one.
+const COMPARED: readonly View[] = ["graph", "heatmap", "table"];
+
+// The same question at the earlier time that a panel compares with; undefined without one.
+export function earlierOf(panel: PanelState, question: Question | undefined): Question | undefined {
+  if (question === undefined || !COMPARED.includes(panel.view) || question.report) return undefined;
+  const seconds = comparedBy(panel.compare, question.end);
+  if (seconds === undefined || Number.isNaN(seconds)) return undefined;
+  return { ...question, start: question.start - seconds, end: question.end - seconds };
+}
+
+// A refresh moves a question by a small part of its range.
+const MOVED_MAX = 0.1;
+const INSTANT_MOVED_MAX = 60;
+
+// Whether two questions differ at most by the time that a refresh moves them: the answer of one is shown until
+// that of the other comes.
+export function isAlike(one: Question | undefined, other: Question | undefined): boolean {
+  if (one === undefined || other === undefined) return false;
+  const shape = ({ start, end, ...rest }: Question) => JSON.stringify({ ...rest, range: Math.round((end - start) * 1000) });
+  const most = one.kind === "range" ? (one.end - one.start) * MOVED_MAX : INSTANT_MOVED_MAX;
+  return shape(one) === shape(other) && Math.abs(one.end - other.end) <= most;
 }
 
 // The question of a panel now; undefined without an expression, or if the step is not a duration.

@@ -26,6 +26,7 @@ describe("addresses", () => {
     ["g0.expr=up&g0.own_range=1&g0.range_input=5m&g0.moment_input=2026-01-01+00:00:00", { own: { range: "5m", end: "2026-01-01 00:00:00" } }],
     ["g0.expr=up&g0.off=a&g0.off=b", { off: ["a", "b"] }],
     ["g0.expr=up&g0.step_input=abc", { step: "abc" }],
+    ["g0.expr=up&g0.compare=2026-01-01+00:00:00", { compare: "2026-01-01 00:00:00" }],
   ])("%s", (text, expected) => {
     expect(read(text)[0]).toMatchObject(expected);
   });
@@ -37,7 +38,7 @@ describe("addresses", () => {
 
   test("written panels are read again, and foreign parameters stay", () => {
     const panels: PanelState[] = [
-      { ...emptyPanel(0), expr: "up & down", view: "table", sort: "-value", search: "x" },
+      { ...emptyPanel(0), expr: "up & down", view: "table", sort: "-value", search: "x", compare: "1d" },
       { ...emptyPanel(4), expr: "rate(a[5m])", style: "share", isLog: true, step: "15s", min: "0", max: "1e3", unit: "bytes", isHidden: true, isWhole: true, off: ['a{b="c"}'], own: { range: "6h", end: "2026-01-02 03:04:05" } },
       { ...emptyPanel(5), expr: "h", view: "heatmap" },
       { ...emptyPanel(6), expr: "r", view: "raw" },

@@ -1,1 +1,0 @@
-import{Qn as e,Wt as t}from"./shared-DMfSscQF.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);e(t,{target:n});
