@@ -2,6 +2,7 @@
 // and errors as plain text.
 
 import { post, type Outcome, type Params } from "../api/client";
+import { plainFailure } from "../api/failure";
 import { numberOf } from "../api/matrix";
 import type { Sample } from "../api/types";
 import type { CountOfName, LabelNamesAnswer, LabelValuesAnswer } from "./answers";
@@ -12,10 +13,7 @@ export const ENTRIES_MAX = 500;
 async function ask<T>(path: string, params: Params, signal: AbortSignal): Promise<Outcome<T>> {
   const outcome = await post<unknown>(`cardinality/${path}`, params, { signal });
   if (outcome.ok) return { ...outcome, data: outcome.document as T };
-  const { failure } = outcome;
-  const isText = failure.kind === "foreign" && failure.status >= 400 && failure.status < 500 && !failure.text.startsWith("<");
-  if (!isText) return outcome;
-  return { ok: false, failure: { kind: "refused", status: failure.status, errorType: "bad_data", message: failure.text.trim() } };
+  return { ok: false, failure: plainFailure(outcome.failure) };
 }
 
 // Two time ranges, in seconds, whose series are compared.

@@ -1,1 +1,0 @@
-import{$n as e,Wt as t}from"./shared-C9sE8oij.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);e(t,{target:n});
