@@ -4,6 +4,7 @@ import { axisRange, logRange } from "./ticks";
 import { bounds } from "./bounds";
 import type { LineStyle } from "./colours";
 import { changeOf, type Change } from "./compare";
+import type { Marks } from "./marks";
 import { summarize, type Column, type Steps } from "./matrix";
 import { stack } from "./stack";
 import type { Measure } from "./units";
@@ -31,6 +32,7 @@ export interface Scene {
   zone: string;
   // Whether the last step may still change, because its samples are not all there.
   isOpenEnded: boolean;
+  marks: Marks;
 }
 
 export interface SceneOptions {
@@ -45,6 +47,7 @@ export interface SceneOptions {
   measure: Measure;
   zone: string;
   isOpenEnded: boolean;
+  marks: Marks;
 }
 
 export function makeScene(options: SceneOptions): Scene {

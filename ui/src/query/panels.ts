@@ -35,6 +35,9 @@ export interface PanelState {
   // Column and direction by which the legend or table is sorted: "max", "-max".
   sort: string;
   search: string;
+  // Whether the graph shows the times of firing alerts, and exemplars.
+  hasAlerts: boolean;
+  hasExemplars: boolean;
   // Earlier time to compare with, as typed: "1d" before, or the end of a range, "2026-11-20 19:04:05" in UTC;
   // empty for none.
   compare: string;
@@ -61,6 +64,8 @@ export function emptyPanel(number: number): PanelState {
     off: [],
     sort: "",
     search: "",
+    hasAlerts: false,
+    hasExemplars: false,
     compare: "",
     isPlan: false,
     operation: "",
@@ -71,7 +76,7 @@ export function emptyPanel(number: number): PanelState {
 const NAMES = [
   "expr", "tab", "display_mode", "stacked", "step_input", "res_type", "res_step", "res_density",
   "y_axis_min", "y_axis_max", "scale", "unit", "hide", "series", "own_range", "off", "sort", "search",
-  "compare", "plan", "operation",
+  "alerts", "show_exemplars", "compare", "plan", "operation",
 ];
 
 // The panels of an address, in its order. There is at least one.
@@ -105,6 +110,8 @@ function readPanel(params: URLSearchParams, number: number): PanelState {
     off: params.getAll(`g${number}.off`),
     sort: get("sort"),
     search: get("search"),
+    hasAlerts: get("alerts") === "1",
+    hasExemplars: get("show_exemplars") === "1",
     compare: get("compare"),
     isPlan: get("plan") === "1",
     operation: get("operation"),
@@ -160,6 +167,8 @@ function writePanel(params: URLSearchParams, panel: PanelState, time: { range: s
   set("series", panel.isWhole ? "all" : "");
   set("sort", panel.sort);
   set("search", panel.search);
+  set("alerts", panel.hasAlerts ? "1" : "");
+  set("show_exemplars", panel.hasExemplars ? "1" : "");
   set("compare", panel.compare);
   set("plan", panel.isPlan ? "1" : "");
   set("operation", panel.operation);

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { QueryData, Series } from "../../../src/api/types";
 import { changeOf, changeOfPair, changeSize, changeText, paired } from "../../../src/graph/compare";
 import { largest } from "../../../src/graph/many";
+import { NO_MARKS } from "../../../src/graph/marks";
 import { makeScene } from "../../../src/graph/scene";
 import { NO_MEASURE, type Measure } from "../../../src/graph/units";
 import { comparedBy, emptyPanel } from "../../../src/query/panels";
@@ -63,7 +64,7 @@ describe("series", () => {
     const line = { key: "", name: "", column: column([10, 20]), earlier: column([400, 10]), style: { colour: 1, dash: [] } };
     const options = {
       steps: { start: 0, end: 1, step: 1 }, times: Float64Array.of(0, 1), lines: [line], isLog: false,
-      min: undefined, max: undefined, measure: NO_MEASURE, zone: "UTC", isOpenEnded: false,
+      min: undefined, max: undefined, measure: NO_MEASURE, zone: "UTC", isOpenEnded: false, marks: NO_MARKS,
     };
     expect(makeScene({ ...options, drawing: "lines" }).limits[1]).toBeGreaterThanOrEqual(400);
     expect(makeScene({ ...options, drawing: "stacked" }).limits[1]).toBeLessThan(400);

@@ -25,6 +25,7 @@ describe("addresses", () => {
     ["g0.expr=up&g0.y_axis_min=0.5", { min: "0.5" }],
     ["g0.expr=up&g0.own_range=1&g0.range_input=5m&g0.moment_input=2026-01-01+00:00:00", { own: { range: "5m", end: "2026-01-01 00:00:00" } }],
     ["g0.expr=up&g0.off=a&g0.off=b", { off: ["a", "b"] }],
+    ["g0.expr=up&g0.show_exemplars=1", { hasExemplars: true, hasAlerts: false }],
     ["g0.expr=up&g0.step_input=abc", { step: "abc" }],
     ["g0.expr=up&g0.compare=2026-01-01+00:00:00", { compare: "2026-01-01 00:00:00" }],
   ])("%s", (text, expected) => {
@@ -38,17 +39,17 @@ describe("addresses", () => {
 
   test("written panels are read again, and foreign parameters stay", () => {
     const panels: PanelState[] = [
-      { ...emptyPanel(0), expr: "up & down", view: "table", sort: "-value", search: "x", compare: "1d" },
+      { ...emptyPanel(0), expr: "up & down", view: "table", sort: "-value", search: "x", compare: "1d", hasAlerts: true },
       { ...emptyPanel(4), expr: "rate(a[5m])", style: "share", isLog: true, step: "15s", min: "0", max: "1e3", unit: "bytes", isHidden: true, isWhole: true, off: ['a{b="c"}'], own: { range: "6h", end: "2026-01-02 03:04:05" } },
       { ...emptyPanel(5), expr: "h", view: "heatmap" },
       { ...emptyPanel(6), expr: "r", view: "raw" },
       { ...emptyPanel(7), expr: "e", view: "explain", isPlan: true, operation: "-" },
     ];
-    const params = new URLSearchParams("zone=UTC&g0.show_exemplars=1&g9.expr=gone&g9.foreign=1");
+    const params = new URLSearchParams("zone=UTC&g0.foreign=1&g9.expr=gone&g9.foreign=1");
     writePanels(params, panels, TIME);
     expect(readPanels(params)).toEqual(panels);
     expect(params.get("zone")).toBe("UTC");
-    expect(params.get("g0.show_exemplars")).toBe("1");
+    expect(params.get("g0.foreign")).toBe("1");
     expect([...params.keys()].filter((name) => name.startsWith("g9."))).toEqual([]);
     expect(params.get("g0.range_input")).toBe("1h");
     expect(params.get("g4.range_input")).toBe("6h");
