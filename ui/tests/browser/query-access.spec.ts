@@ -21,6 +21,11 @@ const VIEWS: [string, string][] = [
   ["explain", "g0.expr=sum(rate(demo_requests_total{handler=~'.%2B'}[1s])) / sum(demo_temperature)&g0.tab=explain"],
   ["no data", "g0.expr=demo_requests_totl"],
   ["two panels", "g0.expr=up&g1.expr=1/0"],
+  ["comparison", "g0.expr=demo_requests_total&g0.compare=20m&g0.sort=-change"],
+  ["a comparison of heat maps", "g0.expr=demo_latency_seconds_bucket&g0.compare=20m"],
+  ["a comparison of tables", "g0.expr=demo_requests_total&g0.tab=table&g0.compare=20m"],
+  ["a wrong comparison", "g0.expr=demo_requests_total&g0.compare=soon"],
+  ["alerts and exemplars", "g0.expr=demo_temperature&g0.alerts=1&g0.show_exemplars=1"],
 ];
 
 async function violations(page: Page): Promise<string[]> {
@@ -52,6 +57,14 @@ for (const scheme of ["light", "dark"] as const) {
     expect(found).toEqual(Object.fromEntries(VIEWS.map(([name]) => [name, []])));
   });
 }
+
+test("axe finds nothing in the dialog for an alert rule", async ({ checked, shop }) => {
+  await open(checked, shop, "g0.expr=demo_temperature");
+  await checked.getByRole("button", { name: "More for query A" }).click();
+  await checked.getByRole("button", { name: "Open as alert rule" }).click();
+  await checked.getByRole("textbox", { name: "Threshold" }).fill("x");
+  expect(await violations(checked)).toEqual([]);
+});
 
 test("400 px: nothing scrolls sideways but the strip of views, and the graph is 220 px high", async ({ checked, shop }) => {
   test.setTimeout(120_000);

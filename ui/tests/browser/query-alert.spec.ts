@@ -34,6 +34,7 @@ test("the YAML follows the fields, and the alerts of the shown range are counted
   await expect(dialog(checked).getByRole("button", { name: "Store on the server" })).toHaveCount(0);
   await checked.keyboard.press("Escape");
   await expect(dialog(checked)).toHaveCount(0);
+  await expect(checked.getByRole("button", { name: "More for query A" })).toBeFocused();
 });
 
 test.describe("with a rule folder", () => {
