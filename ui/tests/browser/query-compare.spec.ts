@@ -32,7 +32,7 @@ test("by keyboard: an earlier time, and the largest change first; both are in th
   await checked.keyboard.type("30m");
   await checked.keyboard.press("Enter");
   await expect(checked).toHaveURL(/g0\.compare=30m/);
-  await expect(compared(checked)).toContainText("Compared with 30 min before");
+  await expect(compared(checked)).toContainText("Compared with 30 min before (dashed)");
   await expect(legend(checked).getByRole("columnheader")).toHaveText(["Series", "last", "mean", "before", "change"]);
   await checked.keyboard.press("Tab");
   await checked.keyboard.press("Enter");
@@ -98,6 +98,7 @@ test("a heat map shows the difference in two hues, or the present alone", async 
   const map = checked.getByRole("group", { name: /^Heat map/ });
   await expect(map).toHaveAccessibleName(/^Heat map of the difference/);
   await expect(checked.locator(".scale")).toContainText("fewer, -");
+  await expect(checked.getByRole("button", { name: "Largest change first" })).toHaveCount(0);
   await map.locator(".u-over").hover();
   await expect(checked.locator(".tip")).toContainText(/observations, before [\d.]+k? \+600, \+[\d.]+ %/);
   await checked.getByRole("checkbox", { name: "p50, p90, p99" }).check();
