@@ -17,7 +17,7 @@ import {
   Unless,
 } from "@prometheus-io/lezer-promql";
 import type { SyntaxNode } from "@lezer/common";
-import { get, request, type Outcome } from "../api/client";
+import { request, type Outcome } from "../api/client";
 import { plainFailure } from "../api/failure";
 import type { Series } from "../api/types";
 import { parseDuration } from "../format/duration";
@@ -110,7 +110,7 @@ export const groupYaml = (draft: RuleDraft, group: string): string =>
 export const fileYaml = (draft: RuleDraft, group: string): string =>
   ["groups:", `- name: ${yamlText(group)}`, "  rules:", ...ruleLines(draft).map((line) => `  ${line}`), ""].join("\n");
 
-export interface Firings {
+export interface PastAlerts {
   count: number;
   // In all, in seconds.
   seconds: number;
@@ -126,13 +126,13 @@ const TESTS: Record<Operator, (value: number, threshold: number) => boolean> = {
 };
 
 // The alerts that a rule would have sent, seen at the steps of an answer to its expression.
-export function firingsOf(series: readonly Series[], step: number, draft: RuleDraft): Firings {
+export function pastAlerts(series: readonly Series[], step: number, draft: RuleDraft): PastAlerts {
   const isAny = draft.threshold.trim() === "" || isCondition(draft.expr);
   const test = TESTS[draft.operator];
   const threshold = Number(draft.threshold);
   const isActive = (value: number) => isAny || test(value, threshold);
   const wait = parseDuration(draft.wait) ?? 0;
-  const total: Firings = { count: 0, seconds: 0 };
+  const total: PastAlerts = { count: 0, seconds: 0 };
   for (const { times, values } of series) {
     let from: number | undefined;
     let last = NaN;
@@ -158,13 +158,15 @@ export function firingsOf(series: readonly Series[], step: number, draft: RuleDr
 
 // Stores the group of a rule in a namespace of the server's rule folder. A group of that name is left as it is.
 export async function storeRule(draft: RuleDraft, namespace: string, group: string): Promise<Outcome<unknown>> {
-  const known = await get<{ groups: unknown[] }>("rules", { "file[]": namespace, "rule_group[]": group, exclude_alerts: true });
-  if (!known.ok) return known;
-  if (known.data.groups.length > 0) {
+  const path = `config/v1/rules/${encodeURIComponent(namespace)}`;
+  // The editor answers with YAML, or with a 404 if there is no such group.
+  const known = await request<unknown>(`${path}/${encodeURIComponent(group)}`, { method: "GET" });
+  const status = known.ok ? 200 : known.failure.kind === "foreign" ? known.failure.status : undefined;
+  if (status !== 200 && status !== 404) return known;
+  if (status === 200) {
     const message = `the namespace ${namespace} has a group ${group} already; choose another name`;
     return { ok: false, failure: { kind: "refused", status: 409, errorType: "conflict", message } };
   }
-  const path = `config/v1/rules/${encodeURIComponent(namespace)}`;
   const headers = { "content-type": "application/yaml" };
   const stored = await request<unknown>(path, { method: "POST", body: groupYaml(draft, group) }, { headers });
   return stored.ok ? stored : { ok: false, failure: plainFailure(stored.failure) };

@@ -122,3 +122,19 @@ test("a failure of the earlier query leaves the present one, and is tried again 
   await page.getByRole("button", { name: "Retry" }).click();
   await expect(compared(page)).toContainText("30 min before");
 });
+
+test("the earlier query is cancelled with the button of the present one", async ({ checked, shop }) => {
+  let asked = 0;
+  await checked.route("**/api/v1/query_range", async (route) => {
+    asked += 1;
+    // The earlier query gets no answer.
+    if (asked === 1) await route.continue();
+  });
+  await checked.goto(link(shop, "demo_requests_total", "&g0.compare=30m"));
+  await expect(compared(checked)).toContainText("on its way");
+  await expect(legend(checked)).toBeVisible();
+  await checked.getByRole("button", { name: "Cancel" }).click();
+  await expect(compared(checked)).toContainText("cancelled");
+  await expect(checked.getByRole("button", { name: "Run" })).toBeVisible();
+  await checked.unrouteAll({ behavior: "ignoreErrors" });
+});

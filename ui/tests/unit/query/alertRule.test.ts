@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Series } from "../../../src/api/types";
-import { alertName, conditionOf, faultsOf, fileYaml, firingsOf, groupYaml, isCondition, type RuleDraft } from "../../../src/query/alertRule";
+import { alertName, conditionOf, faultsOf, fileYaml, pastAlerts, groupYaml, isCondition, type RuleDraft } from "../../../src/query/alertRule";
 
 const DRAFT: RuleDraft = { name: "Down", expr: "up", operator: "==", threshold: "0", wait: "5m", severity: "critical", summary: "" };
 
@@ -67,7 +67,7 @@ describe("alerts of the past", () => {
     values: Float64Array.from(points, ([, value]) => value),
     histograms: [],
   });
-  const fired = (points: [number, number][], change: Partial<RuleDraft>) => firingsOf([series(points)], 10, { ...DRAFT, wait: "", ...change });
+  const fired = (points: [number, number][], change: Partial<RuleDraft>) => pastAlerts([series(points)], 10, { ...DRAFT, wait: "", ...change });
 
   test("an alert lasts until the step at which the condition fails, or has no sample", () => {
     expect(fired([[0, 1], [10, 0], [20, 0], [30, 1]], {})).toEqual({ count: 1, seconds: 20 });
