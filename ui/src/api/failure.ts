@@ -38,6 +38,13 @@ export function failureOf(status: number, headers: Headers, text: string): Failu
   return { kind: "refused", status, errorType: document.errorType, message };
 }
 
+// The failure of an endpoint that answers as Mimir does: its errors are plain text.
+export function plainFailure(failure: Failure): Failure {
+  const isText = failure.kind === "foreign" && failure.status >= 400 && !failure.text.trimStart().startsWith("<");
+  if (!isText) return failure;
+  return { kind: "refused", status: failure.status, errorType: "bad_data", message: failure.text.trim() };
+}
+
 function errorDocument(text: string): { errorType: string; error: string } | undefined {
   if (!text.startsWith("{")) return undefined;
   try {

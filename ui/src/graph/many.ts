@@ -8,14 +8,15 @@ import { valuesByLabel, type Labels } from "./matrix";
 export const REQUESTED_MAX = 1000;
 export const DRAWN_MAX = 100;
 
-// The `count` series with the largest value, in the order of the answer.
-export function largest<T extends { values: Float64Array }>(columns: readonly T[], count: number): T[] {
+function peakOf({ values }: { values: Float64Array }): number {
+  let max = -Infinity;
+  for (const value of values) if (value > max) max = value;
+  return max;
+}
+
+// The `count` series with the largest value, or the largest other figure, in the order of the answer.
+export function largest<T extends { values: Float64Array }>(columns: readonly T[], count: number, peak: (column: T) => number = peakOf): T[] {
   if (columns.length <= count) return [...columns];
-  const peak = ({ values }: T) => {
-    let max = -Infinity;
-    for (const value of values) if (value > max) max = value;
-    return max;
-  };
   const ranked = columns.map((column, at) => ({ column, at, peak: peak(column) }));
   ranked.sort((a, b) => (a.peak === b.peak ? a.at - b.at : a.peak > b.peak ? -1 : 1));
   return ranked

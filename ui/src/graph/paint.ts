@@ -1,6 +1,7 @@
 // Draws lines, stacks and points onto a canvas. All places are in pixels of the canvas.
 
 import { token, type LineStyle } from "./colours";
+import { union } from "./marks";
 import type { Line, Scene } from "./scene";
 
 export interface Frame {
@@ -97,6 +98,22 @@ export function paintLine(context: CanvasRenderingContext2D, scene: Scene, at: n
   paintDots(context, scene, line, edge, frame, width);
 }
 
+// Dashes of the earlier time of a comparison.
+export const EARLIER_DASH = [4, 4];
+const EARLIER_ALPHA = 0.75;
+
+// The earlier time of a comparison: thinner, paler and dashed.
+function paintEarlier(context: CanvasRenderingContext2D, scene: Scene, at: number, frame: Frame, width = 1): void {
+  const line = scene.lines[at];
+  if (line?.earlier === undefined || scene.drawing === "stacked" || scene.drawing === "share") return;
+  strokeStyle(context, { ...line.style, dash: EARLIER_DASH }, frame.ratio, width);
+  context.globalAlpha = EARLIER_ALPHA;
+  const path = new Path2D();
+  trace(path, scene, line.earlier.values, frame);
+  context.stroke(path);
+  context.globalAlpha = 1;
+}
+
 // The last step is dashed as long as its samples may still come.
 function paintOpenEnd(context: CanvasRenderingContext2D, scene: Scene, edge: Float64Array, frame: Frame): void {
   const last = scene.times.length - 1;
@@ -186,12 +203,52 @@ export function paintScene(context: CanvasRenderingContext2D, scene: Scene, fram
   context.beginPath();
   context.rect(frame.left, frame.top - 2 * frame.ratio, frame.width, frame.height + 4 * frame.ratio);
   context.clip();
+  paintFirings(context, scene, frame);
   const isStacked = scene.drawing === "stacked" || scene.drawing === "share";
   if (isStacked) scene.lines.forEach((_, at) => { paintArea(context, scene, at, frame, 0.4); });
   else if (scene.lines.length === 1 && scene.drawing === "lines") paintArea(context, scene, 0, frame, 0.1);
+  scene.lines.forEach((_, at) => { paintEarlier(context, scene, at, frame); });
   scene.lines.forEach((_, at) => { paintLine(context, scene, at, frame, isStacked ? 1 : LINE_WIDTH); });
   paintSpecials(context, scene, frame);
+  paintExemplars(context, scene, frame);
   context.restore();
+}
+
+const BAND_ALPHA = 0.14;
+
+// Times at which an alert fired: a band over the whole height, with an edge on top.
+function paintFirings(context: CanvasRenderingContext2D, scene: Scene, frame: Frame): void {
+  const { x } = places(frame);
+  context.fillStyle = token("bad");
+  for (const { start, end } of union(scene.marks.firings)) {
+    const [left, right] = [x(start), x(end)];
+    context.globalAlpha = BAND_ALPHA;
+    context.fillRect(left, frame.top, right - left, frame.height);
+    context.globalAlpha = 1;
+    context.fillRect(left, frame.top, right - left, 2 * frame.ratio);
+  }
+}
+
+// Exemplars are diamonds; those outside of the axis lie on its edge.
+function paintExemplars(context: CanvasRenderingContext2D, scene: Scene, frame: Frame): void {
+  const { x, y } = places(frame);
+  const size = 4 * frame.ratio;
+  const [low, high] = frame.limits;
+  context.setLineDash([]);
+  context.lineWidth = 1.5 * frame.ratio;
+  context.fillStyle = token("card");
+  context.strokeStyle = token("text");
+  for (const { time, value } of scene.marks.exemplars) {
+    const [cx, cy] = [x(time), y(Math.max(low, Math.min(high, value)))];
+    context.beginPath();
+    context.moveTo(cx, cy - size);
+    context.lineTo(cx + size, cy);
+    context.lineTo(cx, cy + size);
+    context.lineTo(cx - size, cy);
+    context.closePath();
+    context.fill();
+    context.stroke();
+  }
 }
 
 // Values without a place: triangles at the upper edge for +Inf, at the lower for -Inf, a cross for NaN.
@@ -247,6 +304,7 @@ export function paintFocus(
     context.fillRect(frame.left, frame.top, frame.width, frame.height);
     context.restore();
   }
+  paintEarlier(context, scene, at, frame, 2);
   paintLine(context, scene, at, frame, 2.5);
   const [line, edge] = [scene.lines[at], scene.edges[at]];
   const value = edge?.[step ?? -1] ?? NaN;

@@ -3,7 +3,9 @@
 import { axisRange, logRange } from "./ticks";
 import { bounds } from "./bounds";
 import type { LineStyle } from "./colours";
-import type { Column, Steps } from "./matrix";
+import { changeOf, type Change } from "./compare";
+import type { Marks } from "./marks";
+import { summarize, type Column, type Steps } from "./matrix";
 import { stack } from "./stack";
 import type { Measure } from "./units";
 import type { DrawStyle } from "./drawStyle";
@@ -13,6 +15,8 @@ export interface Line {
   name: string;
   column: Column;
   style: LineStyle;
+  // Its values at the earlier time of a comparison, step by step.
+  earlier?: Column | undefined;
 }
 
 export interface Scene {
@@ -28,6 +32,7 @@ export interface Scene {
   zone: string;
   // Whether the last step may still change, because its samples are not all there.
   isOpenEnded: boolean;
+  marks: Marks;
 }
 
 export interface SceneOptions {
@@ -42,6 +47,7 @@ export interface SceneOptions {
   measure: Measure;
   zone: string;
   isOpenEnded: boolean;
+  marks: Marks;
 }
 
 export function makeScene(options: SceneOptions): Scene {
@@ -52,8 +58,14 @@ export function makeScene(options: SceneOptions): Scene {
   // A stack begins at zero, which a logarithmic axis does not have.
   const hasLog = isLog && !isStacked;
   const measure: Measure = drawing === "share" ? { unit: "ratio", perSecond: false, noun: "" } : options.measure;
-  return { ...options, edges, isLog: hasLog, measure, limits: limitsOf(options, edges, hasLog, isStacked) };
+  // A stack has no place for a second one: its legend compares.
+  const earlier = isStacked ? [] : lines.flatMap((line) => line.earlier?.values ?? []);
+  return { ...options, edges, isLog: hasLog, measure, limits: limitsOf(options, [...edges, ...earlier], hasLog, isStacked) };
 }
+
+// The change of the mean of a line since the earlier time.
+export const changeOfLine = ({ column, earlier }: Line): Change | undefined =>
+  changeOf(summarize(column.values)?.mean, earlier && summarize(earlier.values)?.mean);
 
 function limitsOf(options: SceneOptions, edges: Float64Array[], isLog: boolean, isStacked: boolean): [number, number] {
   const found = bounds(edges, 0, Infinity, isLog);

@@ -9,6 +9,8 @@ export interface Cell {
   lower: number;
   upper: number;
   count: number;
+  // The count at the earlier time, if `count` is the difference from it.
+  before?: number;
 }
 
 // The cells of one step, in order of their bounds.
@@ -136,6 +138,35 @@ export function merge(all: readonly HistogramGroup[]): CellColumn[] {
       total,
       ...(hasSum ? { sum } : {}),
     }));
+}
+
+// The difference of two heat maps, step by step. Cells that overlap become one: the bounds of native histograms
+// depend on their resolution, which may differ between two times.
+export function differ(now: readonly CellColumn[], before: readonly CellColumn[]): CellColumn[] {
+  const [later, earlier] = [now, before].map((columns) => new Map(columns.map(({ at, cells }) => [at, cells])));
+  const steps = [...new Set([...now, ...before].map(({ at }) => at))].sort((a, b) => a - b);
+  return steps.map((at) => {
+    const cells = differCells(later?.get(at) ?? [], earlier?.get(at) ?? []);
+    return { at, cells, total: cells.reduce((sum, { count }) => sum + count, 0) };
+  });
+}
+
+function differCells(now: readonly Cell[], before: readonly Cell[]): Cell[] {
+  const all = [
+    ...now.map((cell) => ({ ...cell, before: 0 })),
+    ...before.map((cell) => ({ ...cell, count: -cell.count, before: cell.count })),
+  ].sort((a, b) => a.lower - b.lower || a.upper - b.upper);
+  const cells: (Cell & { before: number })[] = [];
+  for (const cell of all) {
+    const last = cells.at(-1);
+    const isSame = last?.lower === cell.lower && last.upper === cell.upper;
+    if (last !== undefined && (isSame || cell.lower < last.upper)) {
+      last.upper = Math.max(last.upper, cell.upper);
+      last.count += cell.count;
+      last.before += cell.before;
+    } else cells.push({ ...cell });
+  }
+  return cells;
 }
 
 // The quantile `q` of the observations of a step, by linear interpolation in

@@ -13,19 +13,23 @@ export interface HeatScene {
   steps: Steps;
   columns: CellColumn[];
   axis: BoundsAxis;
-  // Smallest count above zero, and largest count, of all cells.
+  // Whether the counts are differences from an earlier time, which may be negative.
+  isDifference: boolean;
+  // Smallest count above zero, and largest count, of all cells, without their signs.
   counts: { smallest: number; largest: number };
   isLog: boolean;
   measure: Measure;
   zone: string;
-  // Quantiles that are drawn as lines.
+  // Quantiles that are drawn as lines, of these observations.
   quantiles: readonly number[];
+  curves: readonly { columns: CellColumn[]; dash: number[] }[];
 }
 
 export function makeHeat(options: Omit<HeatScene, "axis" | "counts">): HeatScene {
   let [smallest, largest] = [Infinity, 0];
   for (const { cells } of options.columns) {
-    for (const { count } of cells) {
+    for (const cell of cells) {
+      const count = Math.abs(cell.count);
       if (count > largest) largest = count;
       if (count > 0 && count < smallest) smallest = count;
     }
@@ -38,6 +42,12 @@ export function heatColour(share: number): string {
   const [from, to] = share < 0.5 ? ["--accent-soft", "--accent"] : ["--accent", "--text"];
   const percent = Math.round((share < 0.5 ? share * 2 : (share - 0.5) * 1.1) * 100);
   return mix(token(from.slice(2)), token(to.slice(2)), percent / 100);
+}
+
+// Two hues for differences, from -1 to 1: one for fewer, one for more observations, pale near zero.
+export function differenceColour(share: number): string {
+  const hue = share < 0 ? "warn" : "accent";
+  return mix(token(`${hue}-soft`), token(hue), Math.abs(share));
 }
 
 function mix(from: string, to: string, share: number): string {
@@ -58,7 +68,8 @@ const SHADES = 32;
 function paint(context: CanvasRenderingContext2D, scene: HeatScene, frame: Frame): void {
   const { x, y } = places(frame);
   const { start, step } = scene.steps;
-  const palette = Array.from({ length: SHADES }, (_, i) => heatColour(i / (SHADES - 1)));
+  const colour = scene.isDifference ? differenceColour : heatColour;
+  const [more, fewer] = [1, -1].map((sign) => Array.from({ length: SHADES }, (_, i) => colour((sign * i) / (SHADES - 1))));
   context.save();
   context.beginPath();
   context.rect(frame.left, frame.top, frame.width, frame.height);
@@ -69,23 +80,33 @@ function paint(context: CanvasRenderingContext2D, scene: HeatScene, frame: Frame
     // Wide cells have a gap between them.
     const width = Math.max(1, right - left - (right - left > 6 ? 1 : 0));
     for (const { lower, upper, count } of cells) {
-      if (count <= 0) continue;
+      if (count === 0) continue;
       const [low, high] = edges(scene, lower, upper);
       const [bottom, top] = [Math.round(y(low)), Math.round(y(high))];
-      context.fillStyle = palette[Math.round(shade(count, scene.counts, scene.isLog) * (SHADES - 1))] ?? "";
+      const palette = count > 0 ? more : fewer;
+      context.fillStyle = palette?.[Math.round(shade(Math.abs(count), scene.counts, scene.isLog) * (SHADES - 1))] ?? "";
       context.fillRect(left, top, width, Math.max(1, bottom - top - (bottom - top > 4 ? 1 : 0)));
     }
   }
-  for (const q of scene.quantiles) paintQuantile(context, scene, q, frame);
+  for (const q of scene.quantiles) {
+    for (const { columns, dash } of scene.curves) paintQuantile(context, scene, columns, q, dash, frame);
+  }
   context.restore();
 }
 
-function paintQuantile(context: CanvasRenderingContext2D, scene: HeatScene, q: number, frame: Frame): void {
+function paintQuantile(
+  context: CanvasRenderingContext2D,
+  scene: HeatScene,
+  columns: readonly CellColumn[],
+  q: number,
+  dash: readonly number[],
+  frame: Frame,
+): void {
   const { x, y } = places(frame);
   const { start, step } = scene.steps;
   const path = new Path2D();
   let previous = -2;
-  for (const column of scene.columns) {
+  for (const column of columns) {
     const value = quantile(column, q);
     if (Number.isNaN(value)) continue;
     const [cx, cy] = [x(start + column.at * step), y(scene.axis.place(value))];
@@ -94,7 +115,7 @@ function paintQuantile(context: CanvasRenderingContext2D, scene: HeatScene, q: n
     previous = column.at;
   }
   context.lineJoin = "round";
-  context.setLineDash([]);
+  context.setLineDash(dash.map((length) => length * frame.ratio));
   context.strokeStyle = token("card");
   context.lineWidth = 4 * frame.ratio;
   context.stroke(path);
@@ -139,7 +160,7 @@ export function heat(scene: HeatScene): Drawing {
       const column = byStep.get(at);
       const item = column?.cells.findIndex(({ lower, upper, count }) => {
         const [low, high] = edges(scene, lower, upper);
-        return count > 0 && value >= low && value <= high;
+        return count !== 0 && value >= low && value <= high;
       });
       return item === undefined || item < 0 ? undefined : { item, at };
     },

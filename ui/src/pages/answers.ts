@@ -254,11 +254,13 @@ export interface EndedQuery {
 // `/api/v1/cardinality/label_values`
 export interface LabelValuesAnswer {
   series_count_total: number;
+  // Of the other time range of the request, if there is one.
+  baseline_series_count_total?: number;
   labels: {
     label_name: string;
     label_values_count: number;
     series_count: number;
-    cardinality: { label_value: string; series_count: number }[];
+    cardinality: { label_value: string; series_count: number; baseline_series_count?: number }[];
   }[];
 }
 

@@ -3,9 +3,10 @@
 // added. An unknown value is kept until the reader changes it.
 
 import { parseDuration } from "../format/duration";
+import { parseUtc } from "../format/time";
 import { STYLES, type DrawStyle } from "../graph/drawStyle";
 
-export const VIEWS = ["graph", "heatmap", "table", "raw", "value", "json"] as const;
+export const VIEWS = ["graph", "heatmap", "table", "raw", "value", "json", "explain"] as const;
 export type View = (typeof VIEWS)[number];
 
 export { STYLES, type DrawStyle } from "../graph/drawStyle";
@@ -34,6 +35,16 @@ export interface PanelState {
   // Column and direction by which the legend or table is sorted: "max", "-max".
   sort: string;
   search: string;
+  // Whether the graph shows the times of firing alerts, and exemplars.
+  hasAlerts: boolean;
+  hasExemplars: boolean;
+  // Earlier time to compare with, as typed: "1d" before, or the end of a range, "2026-11-20 19:04:05" in UTC;
+  // empty for none.
+  compare: string;
+  // Explain shows the plan without running the query.
+  isPlan: boolean;
+  // Operation of the plan that is open, by its path; "-" for none, empty for the hottest one.
+  operation: string;
 }
 
 export function emptyPanel(number: number): PanelState {
@@ -53,6 +64,11 @@ export function emptyPanel(number: number): PanelState {
     off: [],
     sort: "",
     search: "",
+    hasAlerts: false,
+    hasExemplars: false,
+    compare: "",
+    isPlan: false,
+    operation: "",
   };
 }
 
@@ -60,6 +76,7 @@ export function emptyPanel(number: number): PanelState {
 const NAMES = [
   "expr", "tab", "display_mode", "stacked", "step_input", "res_type", "res_step", "res_density",
   "y_axis_min", "y_axis_max", "scale", "unit", "hide", "series", "own_range", "off", "sort", "search",
+  "alerts", "show_exemplars", "compare", "plan", "operation",
 ];
 
 // The panels of an address, in its order. There is at least one.
@@ -93,6 +110,11 @@ function readPanel(params: URLSearchParams, number: number): PanelState {
     off: params.getAll(`g${number}.off`),
     sort: get("sort"),
     search: get("search"),
+    hasAlerts: get("alerts") === "1",
+    hasExemplars: get("show_exemplars") === "1",
+    compare: get("compare"),
+    isPlan: get("plan") === "1",
+    operation: get("operation"),
   };
 }
 
@@ -145,6 +167,11 @@ function writePanel(params: URLSearchParams, panel: PanelState, time: { range: s
   set("series", panel.isWhole ? "all" : "");
   set("sort", panel.sort);
   set("search", panel.search);
+  set("alerts", panel.hasAlerts ? "1" : "");
+  set("show_exemplars", panel.hasExemplars ? "1" : "");
+  set("compare", panel.compare);
+  set("plan", panel.isPlan ? "1" : "");
+  set("operation", panel.operation);
   for (const series of panel.off) params.append(`g${panel.number}.off`, series);
 }
 
@@ -158,11 +185,23 @@ export function letterOf(index: number): string {
 export const nextNumber = (panels: readonly PanelState[]) =>
   Math.max(-1, ...panels.map(({ number }) => number)) + 1;
 
-// Seconds of a step that was typed; undefined for automatic, NaN for text that is not a duration.
-export function stepOf(text: string): number | undefined {
+// Seconds of a duration that was typed; undefined for none, NaN for text that is not a duration.
+function typedSeconds(text: string): number | undefined {
   if (text.trim() === "") return undefined;
-  const step = parseDuration(text);
-  return step !== undefined && step > 0 ? step : NaN;
+  const seconds = parseDuration(text);
+  return seconds !== undefined && seconds > 0 ? seconds : NaN;
+}
+
+// The step that was typed; undefined for automatic.
+export const stepOf = typedSeconds;
+
+// Seconds from the time to compare with to `end`; undefined for no comparison, NaN for text that is neither a
+// duration nor a time.
+export function comparedBy(text: string, end: number): number | undefined {
+  const seconds = typedSeconds(text);
+  if (seconds === undefined || !Number.isNaN(seconds)) return seconds;
+  const time = parseUtc(text);
+  return time === undefined ? NaN : end - time / 1000;
 }
 
 // About one point for every three pixels of a wide screen, in whole seconds.

@@ -3,12 +3,14 @@
 
 import type { Histogram, Labels, QueryData } from "../api/types";
 import { numberOf } from "../api/matrix";
-import { sharedLabels, valuesByLabel } from "../graph/matrix";
+import { seriesKey, sharedLabels, valuesByLabel } from "../graph/matrix";
 
 export interface ValueRow {
   id: string;
   labels: Labels;
   value: number | undefined;
+  // The value at the earlier time of a comparison.
+  before: number | undefined;
   histogram: Histogram | undefined;
   // Text of a string result.
   text: string | undefined;
@@ -27,6 +29,7 @@ const row = (id: number, labels: Labels): ValueRow => ({
   id: String(id),
   labels,
   value: undefined,
+  before: undefined,
   histogram: undefined,
   text: undefined,
   count: 1,
@@ -53,8 +56,23 @@ function rowsOf(data: QueryData): ValueRow[] {
   }
 }
 
-export function valueTable(data: QueryData): ValueTable {
-  const rows = rowsOf(data);
+// The rows of `data` with the values of `earlier`, then the rows of `earlier` alone. A cut answer lacks rows, so
+// that none counts as gone.
+function comparedRows(data: QueryData, earlier: QueryData, isCut: boolean): ValueRow[] {
+  const before = new Map(rowsOf(earlier).map((one) => [seriesKey(one.labels), one]));
+  const rows = rowsOf(data).map((one) => {
+    const key = seriesKey(one.labels);
+    const found = before.get(key)?.value;
+    before.delete(key);
+    return { ...one, before: found };
+  });
+  if (isCut) return rows;
+  const gone = [...before.values()].map(({ labels, value }, i) => ({ ...row(rows.length + i, labels), before: value }));
+  return [...rows, ...gone];
+}
+
+export function valueTable(data: QueryData, earlier?: QueryData, isCut = false): ValueTable {
+  const rows = earlier === undefined ? rowsOf(data) : comparedRows(data, earlier, isCut);
   const all = rows.map(({ labels }) => labels);
   const shared = sharedLabels(all);
   const values = valuesByLabel(all);
@@ -68,15 +86,17 @@ export function valueTable(data: QueryData): ValueTable {
 // One row for each value of a label, with the sum of its rows. Histograms have no sum here.
 export function groupedBy(table: ValueTable, label: string): ValueTable {
   const sums = new Map<string, ValueRow>();
-  for (const { labels, value } of table.rows) {
+  const sum = (a: number | undefined, b: number | undefined) => (a === undefined || b === undefined ? (a ?? b) : a + b);
+  for (const { labels, value, before } of table.rows) {
     const key = labels[label] ?? "";
     const known = sums.get(key);
     if (known === undefined) {
-      sums.set(key, { ...row(sums.size, { [label]: key }), id: key, value });
+      sums.set(key, { ...row(sums.size, { [label]: key }), id: key, value, before });
       continue;
     }
     known.count += 1;
-    known.value = known.value === undefined || value === undefined ? (known.value ?? value) : known.value + value;
+    known.value = sum(known.value, value);
+    known.before = sum(known.before, before);
   }
   return { shared: table.shared, names: [label], rows: [...sums.values()] };
 }

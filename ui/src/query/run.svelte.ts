@@ -3,6 +3,7 @@
 
 import { get, post, type Failure, type Params, type Success } from "../api/client";
 import type { QueryData } from "../api/types";
+import type { PlanNode } from "./explain/plan";
 
 export type Kind = "range" | "instant";
 
@@ -15,11 +16,15 @@ export interface Question {
   step: number;
   // 0 for all series.
   limit: number;
+  // The plan in place of the result, or with its cost in addition to the result.
+  report?: "plan" | "analysis";
 }
 
 export interface Answer {
   question: Question;
   data: QueryData;
+  // The plan with the cost of its operations, if the question was for an analysis.
+  analysis: PlanNode | undefined;
   warnings: string[];
   infos: string[];
   // Time in all, and time on the server, in milliseconds.
@@ -131,9 +136,11 @@ export class Run {
   }
 }
 
-function requestOf(question: Question, id: string): [string, Params] {
-  const { expr, kind, start, end, step, limit } = question;
-  const shared = { query: expr, stats: "true", query_id: id, limit: limit || undefined };
+// The path and the parameters of a question.
+export function requestOf(question: Question, id?: string): [string, Params] {
+  const { expr, kind, start, end, step, limit, report } = question;
+  const reports = { explain: report === "plan" || undefined, analyze: report === "analysis" || undefined };
+  const shared = { query: expr, stats: "true", query_id: id, limit: limit || undefined, ...reports };
   if (kind === "instant") return ["query", { ...shared, time: end }];
   return ["query_range", { ...shared, start, end, step }];
 }
@@ -149,6 +156,7 @@ function answerOf(question: Question, outcome: Success<QueryData>): Answer {
   return {
     question,
     data: outcome.data,
+    analysis: (outcome.data as { analysis?: PlanNode }).analysis,
     warnings: outcome.warnings.filter((text) => text !== CUT),
     infos: outcome.infos,
     milliseconds: outcome.milliseconds,

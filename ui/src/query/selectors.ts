@@ -20,13 +20,19 @@ export interface Matcher {
   value: string;
 }
 
+// A matcher at its place in the expression.
+export interface PlacedMatcher extends Matcher {
+  from: number;
+  to: number;
+}
+
 export interface Selector {
   // As written, without range and offset.
   text: string;
   from: number;
   to: number;
   metric: string;
-  matchers: Matcher[];
+  matchers: PlacedMatcher[];
 }
 
 // Selectors of `expr` from left to right, also of an expression with mistakes.
@@ -45,12 +51,12 @@ export function selectorsOf(expr: string): Selector[] {
 function readSelector(expr: string, node: SyntaxNode): Selector {
   const text = expr.slice(node.from, node.to);
   const name = /^[a-zA-Z_:][\w:]*/.exec(text)?.[0] ?? "";
-  const matchers: Matcher[] = [];
+  const matchers: PlacedMatcher[] = [];
   let metric = name;
   for (const list of node.getChildren(LabelMatchers)) {
     for (let child = list.firstChild; child !== null; child = child.nextSibling) {
       const isMatcher = child.type.id === UnquotedLabelMatcher || child.type.id === QuotedLabelMatcher;
-      if (isMatcher) matchers.push(readMatcher(expr.slice(child.from, child.to)));
+      if (isMatcher) matchers.push(readMatcher(expr, child));
       // A string alone is the name of the metric.
       else if (child.name === "QuotedLabelName") metric = unquote(expr.slice(child.from, child.to));
     }
@@ -59,9 +65,10 @@ function readSelector(expr: string, node: SyntaxNode): Selector {
   return { text, from: node.from, to: node.to, metric: metric || (named?.value ?? ""), matchers };
 }
 
-function readMatcher(text: string): Matcher {
+function readMatcher(expr: string, { from, to }: SyntaxNode): PlacedMatcher {
+  const text = expr.slice(from, to);
   const [, label = "", operator = "=", value = ""] = /^\s*("[^"]*"|[\w:]+)\s*(=~|!~|!=|=)\s*([^]*)$/.exec(text) ?? [];
-  return { label: unquote(label), operator, value: unquote(value.trim()) };
+  return { label: unquote(label), operator, value: unquote(value.trim()), from, to };
 }
 
 function unquote(text: string): string {

@@ -1,6 +1,6 @@
 // Settings of this browser.
 
-import { oneOf, Stored } from "./stored";
+import { isText, oneOf, Stored } from "./stored";
 
 export type Theme = "system" | "light" | "dark";
 export const THEMES: readonly Theme[] = ["system", "light", "dark"];
@@ -8,6 +8,7 @@ export const THEMES: readonly Theme[] = ["system", "light", "dark"];
 const theme = new Stored<Theme>("firn.theme", 1, oneOf(...THEMES), "system");
 const zone = new Stored<string>("firn.zone", 1, (raw) => (isZone(raw) ? raw : undefined), "browser");
 const keys = new Stored<"on" | "off">("firn.keys", 1, oneOf("on", "off"), "on");
+const trace = new Stored<string>("firn.trace", 1, isText, "");
 
 class Settings {
   theme = $state<Theme>("system");
@@ -15,11 +16,14 @@ class Settings {
   zone = $state("browser");
   // Whether keys of one letter work.
   keys = $state<"on" | "off">("on");
+  // Address of a trace, with names of labels of its exemplar in braces; empty for no links.
+  trace = $state("");
 
   constructor() {
     this.theme = theme.read();
     this.zone = zone.read();
     this.keys = keys.read();
+    this.trace = trace.read();
   }
 
   setTheme(value: Theme): void {
@@ -35,6 +39,11 @@ class Settings {
   setKeys(value: "on" | "off"): void {
     this.keys = value;
     keys.write(value);
+  }
+
+  setTrace(value: string): void {
+    this.trace = value;
+    trace.write(value);
   }
 }
 

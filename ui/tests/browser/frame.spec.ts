@@ -1,6 +1,7 @@
 // The frame of all pages: menu, paths, address, theme, states of requests.
 
 import { ROUTES } from "../../src/frame/routes";
+import { startProxy } from "./fixtures/firn";
 import { expect, test } from "./fixtures/test";
 
 const TITLES = Object.fromEntries(ROUTES.map((route) => [route.path, route.title]));
@@ -109,6 +110,33 @@ test.describe("with a route prefix", () => {
     await expect(checked).toHaveURL(`${firn.url}a/firn/flags`);
     await expect(checked.locator("main")).toContainText("--web.external-url");
   });
+});
+
+test("behind a proxy that takes a path prefix away, pages, links and requests keep it", async ({ checked, shop }) => {
+  const proxy = await startProxy(shop, { prefix: "/deep/firn" });
+  const outside: string[] = [];
+  checked.on("request", (request) => {
+    if (!request.url().startsWith(proxy.url)) outside.push(request.url());
+  });
+  // A link of Prometheus, then a path of two segments.
+  await checked.goto(`${proxy.url}graph?g0.expr=demo_temperature&g0.tab=0`);
+  await expect(checked).toHaveURL(new RegExp(`^${proxy.url}query\\?`));
+  await expect(checked.locator(".u-over")).toBeVisible();
+  await checked.getByRole("navigation").getByRole("link", { name: "Cardinality" }).click();
+  await expect(checked).toHaveURL(new RegExp(`^${proxy.url}explore/cardinality`));
+  await checked.reload();
+  await expect(checked.locator("main")).toContainText("Series by metric");
+  await checked.getByRole("link", { name: "Metrics of this selection" }).click();
+  await expect(checked).toHaveURL(new RegExp(`^${proxy.url}explore/metrics`));
+  await expect(checked.locator("main")).toContainText("demo_temperature");
+  await checked.goto(`${proxy.url}alerts`);
+  await checked.locator('main a[href*="query?"]').first().click();
+  await expect(checked).toHaveURL(new RegExp(`^${proxy.url}query\\?`));
+  await expect(checked.locator(".u-over")).toBeVisible();
+  await checked.goBack();
+  await expect(checked.getByRole("heading", { level: 1 })).toHaveText("Alerts");
+  expect(outside).toEqual([]);
+  proxy.stop();
 });
 
 test.describe("failures", () => {

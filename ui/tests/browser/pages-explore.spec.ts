@@ -80,6 +80,17 @@ test.describe("cardinality", () => {
     await expect(rows.filter({ hasText: "gone" })).toContainText("went");
     await expect(rows.filter({ hasText: "came" }).first()).toContainText("came");
     await expect(checked).toHaveURL(/compare=1h/);
+    await expect(main(checked)).toContainText("8 series (before: 3)");
+    const box = checked.getByRole("textbox", { name: "Compare with: time before, or time" });
+    await box.fill("soon");
+    await box.press("Enter");
+    await expect(box).toHaveAttribute("aria-invalid", "true");
+    await expect(main(checked)).toContainText("Expected: a duration like 90s or 1h30m, or an earlier time");
+    const time = new Date(now - 3_500_000).toISOString().slice(0, 19).replace("T", " ");
+    await box.fill(time);
+    await box.press("Enter");
+    await expect(rows.filter({ hasText: "gone" })).toContainText("went");
+    await expect.poll(() => new URL(checked.url()).searchParams.get("compare")).toBe(time);
   });
 
   test("an error of the selector is shown in the words of the server", async ({ shop, page }) => {

@@ -18,8 +18,14 @@ const VIEWS: [string, string][] = [
   ["raw", "g0.expr=demo_requests_total&g0.tab=raw"],
   ["value", "g0.expr=demo_requests_total&g0.tab=value"],
   ["json", "g0.expr=demo_requests_total&g0.tab=json"],
+  ["explain", "g0.expr=sum(rate(demo_requests_total{handler=~'.%2B'}[1s])) / sum(demo_temperature)&g0.tab=explain"],
   ["no data", "g0.expr=demo_requests_totl"],
   ["two panels", "g0.expr=up&g1.expr=1/0"],
+  ["comparison", "g0.expr=demo_requests_total&g0.compare=20m&g0.sort=-change"],
+  ["a comparison of heat maps", "g0.expr=demo_latency_seconds_bucket&g0.compare=20m"],
+  ["a comparison of tables", "g0.expr=demo_requests_total&g0.tab=table&g0.compare=20m"],
+  ["a wrong comparison", "g0.expr=demo_requests_total&g0.compare=soon"],
+  ["alerts and exemplars", "g0.expr=demo_temperature&g0.alerts=1&g0.show_exemplars=1"],
 ];
 
 async function violations(page: Page): Promise<string[]> {
@@ -52,6 +58,14 @@ for (const scheme of ["light", "dark"] as const) {
   });
 }
 
+test("axe finds nothing in the dialog for an alert rule", async ({ checked, shop }) => {
+  await open(checked, shop, "g0.expr=demo_temperature");
+  await checked.getByRole("button", { name: "More for query A" }).click();
+  await checked.getByRole("button", { name: "Open as alert rule" }).click();
+  await checked.getByRole("textbox", { name: "Threshold" }).fill("x");
+  expect(await violations(checked)).toEqual([]);
+});
+
 test("400 px: nothing scrolls sideways but the strip of views, and the graph is 220 px high", async ({ checked, shop }) => {
   test.setTimeout(120_000);
   await checked.setViewportSize({ width: 400, height: 800 });
@@ -66,7 +80,7 @@ test("400 px: nothing scrolls sideways but the strip of views, and the graph is 
   expect(run?.y).toBeGreaterThan((field?.y ?? 0) + (field?.height ?? 0) - 1);
 });
 
-test("the whole way by keys: write, complete, run, zoom, isolate, read, go to another page and back", async ({ checked, shop }) => {
+test("the whole way by keys: write, complete, run, zoom, isolate, read, compare, copy the link, go to another page and back", async ({ checked, shop }) => {
   await open(checked, shop, "g0.expr=up");
   await checked.locator("main").focus();
   await checked.keyboard.press("/");
@@ -88,6 +102,23 @@ test("the whole way by keys: write, complete, run, zoom, isolate, read, go to an
   await expect(checked.locator("tr.on")).toContainText(/\d/);
   await checked.keyboard.press("Enter");
   await expect(checked.locator("tr.off")).toHaveCount(9);
+  // Back to the controls: yesterday, which has no data here, and the link to all of it.
+  const back = async (selector: string): Promise<void> => {
+    for (let i = 0; i < 30 && !(await reached(selector)); i += 1) await checked.keyboard.press("Shift+Tab");
+    expect(await reached(selector)).toBe(true);
+  };
+  await back('select:has(option[value="1d"])');
+  await checked.keyboard.press("ArrowDown");
+  await checked.keyboard.press("ArrowDown");
+  await expect(checked).toHaveURL(/g0\.compare=1d/);
+  await expect(checked.getByText(/^No data 1 d before/)).toBeVisible();
+  await back('button[aria-label^="Share"]');
+  await checked.keyboard.press("Enter");
+  await expect(checked.getByRole("button", { name: "Copy link to this time" })).toBeVisible();
+  await checked.keyboard.press("Tab");
+  await checked.keyboard.press("Enter");
+  await expect(checked.getByRole("status").filter({ hasText: /^Copied$/ })).toHaveCount(1);
+  await checked.keyboard.press("Escape");
   await checked.keyboard.press("g");
   await checked.keyboard.press("t");
   await expect(checked.getByRole("heading", { level: 1 })).toHaveText("Targets");
@@ -95,6 +126,7 @@ test("the whole way by keys: write, complete, run, zoom, isolate, read, go to an
   await checked.keyboard.press("q");
   await expect(checked.locator("tr.off")).toHaveCount(9);
   await expect(checked.locator(".cm-content")).toHaveText("demo_requests_total");
+  await expect(checked).toHaveURL(/g0\.compare=1d/);
 });
 
 test("a result is announced, and the graph is described", async ({ checked, shop }) => {

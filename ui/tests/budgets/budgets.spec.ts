@@ -107,7 +107,7 @@ for (const [rate, goal] of [[1, 50], [4, 200]] as const) {
 test("answer of 10,000 series × 300 points: no long block, and a picture with a word", async ({ page, fresh }) => {
   test.setTimeout(180_000);
   const body = gzipSync(matrix(10_000, 300), { level: 1 });
-  const proxy = await startProxy(fresh, { "/api/v1/query_range": body });
+  const proxy = await startProxy(fresh, { answers: { "/api/v1/query_range": body } });
   await page.goto(`${proxy.url}query`);
   await page.waitForTimeout(1000);
   const longest = await watchTasks(page);

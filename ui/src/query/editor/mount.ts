@@ -16,7 +16,7 @@ import { defaultKeymap, history, historyKeymap, insertNewlineAndIndent, isolateH
 import { bracketMatching, forceParsing, syntaxHighlighting } from "@codemirror/language";
 import { forceLinting, linter, type Diagnostic } from "@codemirror/lint";
 import { EditorState, Prec, StateEffect, StateField } from "@codemirror/state";
-import { EditorView, hoverTooltip, keymap, placeholder, type Tooltip } from "@codemirror/view";
+import { Decoration, EditorView, hoverTooltip, keymap, placeholder, type Tooltip } from "@codemirror/view";
 import { LanguageType, promQLLanguage } from "@prometheus-io/codemirror-promql/dist/esm/promql";
 import { Parser } from "@prometheus-io/codemirror-promql/dist/esm/parser/parser";
 import { functionHelp } from "../functions";
@@ -44,6 +44,8 @@ export interface Editor {
   replace(text: string): void;
   // Underlines the place that an error of the server names, until the text changes.
   mark(message: string | undefined): void;
+  // Marks a part of the text, or none.
+  point(part: { from: number; to: number } | undefined): void;
   destroy(): void;
 }
 
@@ -57,6 +59,21 @@ const fault = StateField.define<Diagnostic | undefined>({
     for (const effect of change.effects) if (effect.is(setFault)) return effect.value;
     return change.docChanged ? undefined : value;
   },
+});
+
+const setPart = StateEffect.define<{ from: number; to: number } | undefined>();
+const marked = Decoration.mark({ class: "cm-part" });
+const part = StateField.define({
+  create: () => Decoration.none,
+  update: (value, change) => {
+    for (const effect of change.effects) {
+      if (!effect.is(setPart)) continue;
+      const { from, to } = effect.value ?? { from: 0, to: 0 };
+      return from < to && to <= change.newDoc.length ? Decoration.set([marked.range(from, to)]) : Decoration.none;
+    }
+    return change.docChanged ? Decoration.none : value;
+  },
+  provide: (field) => EditorView.decorations.from(field),
 });
 
 // Mistakes that the grammar finds while typing, and the last error of the server.
@@ -155,6 +172,7 @@ function extensions(options: EditorOptions) {
     syntaxHighlighting(highlight),
     theme,
     fault,
+    part,
     linter(diagnostics, { delay: LINT_DELAY_MS, needsRefresh: (update) => hasFault(update.transactions) }),
     hover(options.names),
     autocompletion({
@@ -219,6 +237,9 @@ export function mountEditor(host: HTMLElement, options: EditorOptions): Editor {
       const found = message === undefined ? undefined : faultOf(view.state.doc.toString(), message);
       view.dispatch({ effects: setFault.of(found) });
       forceLinting(view);
+    },
+    point: (found) => {
+      view.dispatch({ effects: setPart.of(found) });
     },
     destroy: () => {
       view.destroy();

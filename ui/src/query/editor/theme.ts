@@ -41,6 +41,7 @@ export const theme = EditorView.theme({
   ".cm-lintRange": { backgroundImage: "none !important", paddingBottom: "0" },
   ".cm-lintRange-error": { textDecoration: "underline wavy var(--bad) 1px", textUnderlineOffset: "3px" },
   ".cm-lintRange-warning": { textDecoration: "underline wavy var(--warn) 1px", textUnderlineOffset: "3px" },
+  ".cm-part": { background: "var(--accent-soft)", outline: "1px solid var(--accent)" },
   ".cm-tooltip": {
     background: "var(--card)",
     color: "var(--text)",

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import type { RuleGroup } from "../../../src/pages/answers";
-import { growth } from "../../../src/pages/cardinality";
+import { growthOf, rangesOf } from "../../../src/pages/cardinality";
 import { adviceOf, senderText } from "../../../src/pages/discardAdvice";
 import { labelsText, parseLabels } from "../../../src/pages/labelsText";
 import { dropNamesRule, dropRule, equalOf, labelDropRule, matchersOf, textOf, withEqual } from "../../../src/pages/matchers";
@@ -53,11 +53,23 @@ describe("rules that drop series", () => {
   });
 });
 
-test("numbers of series at two times: the largest change first, with what came and went", () => {
-  const [before, now] = [[{ name: "a", value: 10 }, { name: "b", value: 5 }, { name: "c", value: 1 }], [{ name: "a", value: 12 }, { name: "c", value: 1 }, { name: "d", value: 100 }]];
-  expect(growth(before, now).map(({ name, change, state }) => [name, change, state])).toEqual([
-    ["d", 100, "came"], ["b", -5, "went"], ["a", 2, "grew"], ["c", 0, "same"],
-  ]);
+describe("numbers of series at two times", () => {
+  test("what grew, came and went, in the order of the server", () => {
+    const counts: [string, number, number][] = [["d", 0, 100], ["b", 5, 0], ["a", 10, 12], ["e", 4, 3], ["c", 1, 1]];
+    const cardinality = counts.map(([label_value, baseline_series_count, series_count]) => ({ label_value, series_count, baseline_series_count }));
+    const labels = [{ label_name: "job", label_values_count: 4, series_count: 116, cardinality }];
+    const found = growthOf({ series_count_total: 116, baseline_series_count_total: 20, labels });
+    expect(found?.map(({ name, change, state }) => [name, change, state])).toEqual([
+      ["d", 100, "came"], ["b", -5, "went"], ["a", 2, "grew"], ["e", -1, "shrank"], ["c", 0, "same"],
+    ]);
+    expect(growthOf({ series_count_total: 116, labels })).toBeUndefined();
+  });
+
+  test("the ranges have the length of the count, but never overlap", () => {
+    expect(rangesOf(100_000, 86_400, false)).toEqual({ start: 92_800, end: 100_000, baselineStart: 6400, baselineEnd: 13_600 });
+    expect(rangesOf(100_000, 86_400, true)).toEqual({ start: 98_800, end: 100_000, baselineStart: 12_400, baselineEnd: 13_600 });
+    expect(rangesOf(100_000, 600, false)).toEqual({ start: 99_400, end: 100_000, baselineStart: 98_800, baselineEnd: 99_400 });
+  });
 });
 
 describe("the expression of a metric", () => {

@@ -124,7 +124,7 @@ describe("selectors", () => {
   test("all selectors are found, with their matchers", () => {
     const found = selectorsOf("rate(a{b=\"c\", d!~'e|f'}[5m]) / on (x) g offset 5m");
     expect(found.map(({ text, metric }) => [text, metric])).toEqual([["a{b=\"c\", d!~'e|f'}", "a"], ["g", "g"]]);
-    expect(found[0]?.matchers).toEqual([{ label: "b", operator: "=", value: "c" }, { label: "d", operator: "!~", value: "e|f" }]);
+    expect(found[0]?.matchers).toMatchObject([{ label: "b", operator: "=", value: "c" }, { label: "d", operator: "!~", value: "e|f" }]);
   });
 
   test("quoted names are metrics", () => {

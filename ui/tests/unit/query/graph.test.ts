@@ -3,6 +3,7 @@ import type { Series } from "../../../src/api/types";
 import { ColourBook, lineStyle } from "../../../src/graph/colours";
 import { narrowings, largest, sumBy, topOf } from "../../../src/graph/many";
 import { countSteps, sharedLabels, shortName, summarize, toMatrix, type Column } from "../../../src/graph/matrix";
+import { NO_MARKS } from "../../../src/graph/marks";
 import { makeScene, nearestLine, stepAt } from "../../../src/graph/scene";
 import { stack } from "../../../src/graph/stack";
 import { axisRange, logRange, logTicks, tickLabels, ticks, timeTicks } from "../../../src/graph/ticks";
@@ -121,7 +122,7 @@ describe("scene", () => {
       max: undefined,
       measure: NO_MEASURE,
       zone: "UTC",
-      isOpenEnded: false,
+      isOpenEnded: false, marks: NO_MARKS,
     });
 
   test("the nearest line is found, also beside a gap", () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { HINT_KINDS } from "../../../src/query/hintKinds";
 import { hints } from "../../../src/query/hints";
 
 describe("hints", () => {
@@ -18,5 +19,12 @@ describe("hints", () => {
     ["", []],
   ])("%s", (expr, expected) => {
     expect(hints(expr).map((hint) => hint.expr)).toEqual(expected);
+  });
+
+  test("each kind has a name and three sentences", () => {
+    for (const [id, { name, why }] of Object.entries(HINT_KINDS)) {
+      expect(name, id).not.toBe("");
+      expect(why.match(/[.](?= |$)/g), id).toHaveLength(3);
+    }
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { toMatrix } from "../../../src/graph/matrix";
-import { boundsAxis, classicCells, groups, isHistogramAnswer, merge, nativeCells, quantile, rankOf, shade } from "../../../src/histogram/cells";
+import { boundsAxis, classicCells, differ, groups, isHistogramAnswer, merge, nativeCells, quantile, rankOf, shade } from "../../../src/histogram/cells";
 
 const bucket = (le: string, values: number[], labels = {}) => ({
   metric: { ...labels, le },
@@ -94,5 +94,40 @@ describe("heat map", () => {
     expect(shade(1, counts, true)).toBeGreaterThan(0.05);
     expect(shade(100, counts, true)).toBeCloseTo(0.54, 2);
     expect(shade(10_000, counts, false)).toBe(1);
+  });
+});
+
+describe("differences", () => {
+  const step = (...cells: [number, number, number][]) => [
+    { at: 3, total: 0, cells: cells.map(([lower, upper, count]) => ({ lower, upper, count })) },
+  ];
+
+  test("equal bounds are subtracted, and cells of one time alone stay", () => {
+    const found = differ(step([0, 1, 5], [1, 2, 7]), step([0, 1, 8], [4, Infinity, 2]));
+    expect(found).toEqual([
+      {
+        at: 3,
+        total: 2,
+        cells: [
+          { lower: 0, upper: 1, count: -3, before: 8 },
+          { lower: 1, upper: 2, count: 7, before: 0 },
+          { lower: 4, upper: Infinity, count: -2, before: 2 },
+        ],
+      },
+    ]);
+  });
+
+  test("cells that overlap are one cell", () => {
+    const found = differ(step([-1, -1, 1], [0, 0, 4], [1, 2, 3], [2, 4, 4]), step([-1, -1, 1], [0, 0, 1], [1, 4, 10], [4, 8, 1]));
+    expect(found[0]?.cells).toEqual([
+      { lower: -1, upper: -1, count: 0, before: 1 },
+      { lower: 0, upper: 0, count: 3, before: 1 },
+      { lower: 1, upper: 4, count: -3, before: 10 },
+      { lower: 4, upper: 8, count: -1, before: 1 },
+    ]);
+  });
+
+  test("steps of one time alone count from zero", () => {
+    expect(differ([], step([0, 1, 2]))).toEqual([{ at: 3, total: -2, cells: [{ lower: 0, upper: 1, count: -2, before: 2 }] }]);
   });
 });

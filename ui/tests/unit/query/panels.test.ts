@@ -12,7 +12,9 @@ describe("addresses", () => {
     ["g0.expr=up&g0.tab=1", { view: "table" }],
     ["g0.expr=up&g0.tab=table", { view: "table" }],
     ["g0.expr=up&g0.tab=console", { view: "table" }],
-    ["g0.expr=up&g0.tab=explain", { view: "graph" }],
+    ["g0.expr=up&g0.tab=explain", { view: "explain", isPlan: false, operation: "" }],
+    ["g0.expr=up&g0.tab=explain&g0.plan=1&g0.operation=0.1", { isPlan: true, operation: "0.1" }],
+    ["g0.expr=up&g0.tab=unknown", { view: "graph" }],
     ["g0.expr=up&g0.stacked=1", { style: "stacked" }],
     ["g0.expr=up&g0.stacked=0", { style: undefined }],
     ["g0.expr=up&g0.tab=graph&g0.display_mode=stacked", { style: "stacked" }],
@@ -23,7 +25,9 @@ describe("addresses", () => {
     ["g0.expr=up&g0.y_axis_min=0.5", { min: "0.5" }],
     ["g0.expr=up&g0.own_range=1&g0.range_input=5m&g0.moment_input=2026-01-01+00:00:00", { own: { range: "5m", end: "2026-01-01 00:00:00" } }],
     ["g0.expr=up&g0.off=a&g0.off=b", { off: ["a", "b"] }],
+    ["g0.expr=up&g0.show_exemplars=1", { hasExemplars: true, hasAlerts: false }],
     ["g0.expr=up&g0.step_input=abc", { step: "abc" }],
+    ["g0.expr=up&g0.compare=2026-01-01+00:00:00", { compare: "2026-01-01 00:00:00" }],
   ])("%s", (text, expected) => {
     expect(read(text)[0]).toMatchObject(expected);
   });
@@ -35,16 +39,17 @@ describe("addresses", () => {
 
   test("written panels are read again, and foreign parameters stay", () => {
     const panels: PanelState[] = [
-      { ...emptyPanel(0), expr: "up & down", view: "table", sort: "-value", search: "x" },
+      { ...emptyPanel(0), expr: "up & down", view: "table", sort: "-value", search: "x", compare: "1d", hasAlerts: true },
       { ...emptyPanel(4), expr: "rate(a[5m])", style: "share", isLog: true, step: "15s", min: "0", max: "1e3", unit: "bytes", isHidden: true, isWhole: true, off: ['a{b="c"}'], own: { range: "6h", end: "2026-01-02 03:04:05" } },
       { ...emptyPanel(5), expr: "h", view: "heatmap" },
       { ...emptyPanel(6), expr: "r", view: "raw" },
+      { ...emptyPanel(7), expr: "e", view: "explain", isPlan: true, operation: "-" },
     ];
-    const params = new URLSearchParams("zone=UTC&g0.show_exemplars=1&g9.expr=gone&g9.foreign=1");
+    const params = new URLSearchParams("zone=UTC&g0.foreign=1&g9.expr=gone&g9.foreign=1");
     writePanels(params, panels, TIME);
     expect(readPanels(params)).toEqual(panels);
     expect(params.get("zone")).toBe("UTC");
-    expect(params.get("g0.show_exemplars")).toBe("1");
+    expect(params.get("g0.foreign")).toBe("1");
     expect([...params.keys()].filter((name) => name.startsWith("g9."))).toEqual([]);
     expect(params.get("g0.range_input")).toBe("1h");
     expect(params.get("g4.range_input")).toBe("6h");
@@ -83,6 +88,12 @@ describe("questions", () => {
   test("a table requests one time, raw samples for a range of the selector", () => {
     expect(questionOf(panel({ view: "table" }), page, NOW)).toMatchObject({ kind: "instant", end: 1_000_000, limit: 10_000 });
     expect(questionOf(panel({ view: "raw", expr: 'rate(up{a="b"}[5m])' }), page, NOW)).toMatchObject({ expr: 'up{a="b"}[3600s]', kind: "instant" });
+  });
+
+  test("Explain analyzes the range, or one time of what has no steps", () => {
+    expect(questionOf(panel({ view: "explain" }), page, NOW)).toMatchObject({ kind: "range", report: "analysis" });
+    expect(questionOf(panel({ view: "explain", expr: "up[5m]" }), page, NOW)).toMatchObject({ kind: "instant" });
+    expect(questionOf(panel({ view: "explain", isPlan: true }), page, NOW)).toMatchObject({ report: "plan" });
   });
 
   test("there is no request without an expression or with a wrong step", () => {

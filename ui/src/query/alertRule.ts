@@ -1,0 +1,173 @@
+// An alerting rule from the expression of a panel: its YAML, and the alerts that it would have sent in the shown range.
+
+import {
+  And,
+  BinaryExpr,
+  BoolModifier,
+  Eql,
+  FunctionCall,
+  Gte,
+  Gtr,
+  Lss,
+  Lte,
+  Neq,
+  Or,
+  ParenExpr,
+  parser,
+  Unless,
+} from "@prometheus-io/lezer-promql";
+import type { SyntaxNode } from "@lezer/common";
+import { request, type Outcome } from "../api/client";
+import { plainFailure } from "../api/failure";
+import type { Series } from "../api/types";
+import { parseDuration } from "../format/duration";
+import { yamlText } from "../pages/matchers";
+
+export const OPERATORS = [">", ">=", "<", "<=", "==", "!="] as const;
+export type Operator = (typeof OPERATORS)[number];
+
+export interface RuleDraft {
+  name: string;
+  expr: string;
+  // Not used if the expression is a condition already.
+  operator: Operator;
+  // Empty if the alert fires for each series of the expression.
+  threshold: string;
+  // How long the condition has to hold, as typed.
+  wait: string;
+  severity: string;
+  summary: string;
+}
+
+const COMPARISONS = [Gtr, Gte, Lss, Lte, Eql, Neq];
+
+// Whether an expression has series only while something holds, such as a comparison without `bool`.
+export function isCondition(expr: string): boolean {
+  const top = parser.parse(expr).topNode.firstChild;
+  return top !== null && holds(expr, top);
+}
+
+function holds(expr: string, node: SyntaxNode): boolean {
+  const [left, right] = childrenOf(node).filter(({ type }) => /(Expr|Selector|Call|Literal)$/.test(type.name));
+  if (node.type.id === FunctionCall) return /^absent(_over_time)?\s*\(/.test(expr.slice(node.from, node.to));
+  if (node.type.id === ParenExpr) return left !== undefined && holds(expr, left);
+  if (node.type.id !== BinaryExpr || left === undefined || right === undefined) return false;
+  const has = (...types: number[]) => types.some((type) => node.getChild(type) !== null);
+  if (has(Unless)) return true;
+  if (has(And)) return holds(expr, left) || holds(expr, right);
+  if (has(Or)) return holds(expr, left) && holds(expr, right);
+  return has(...COMPARISONS) && !has(BoolModifier);
+}
+
+function childrenOf(node: SyntaxNode): SyntaxNode[] {
+  const found: SyntaxNode[] = [];
+  for (let child = node.firstChild; child !== null; child = child.nextSibling) found.push(child);
+  return found;
+}
+
+// The expression of the rule.
+export function conditionOf({ expr, operator, threshold }: Pick<RuleDraft, "expr" | "operator" | "threshold">): string {
+  const trimmed = expr.trim();
+  if (threshold.trim() === "" || isCondition(trimmed)) return trimmed;
+  const isJoined = parser.parse(trimmed).topNode.firstChild?.type.id === BinaryExpr;
+  return `${isJoined ? `(${trimmed})` : trimmed} ${operator} ${threshold.trim()}`;
+}
+
+// "HttpRequestsTotal" of "http_requests_total".
+export const alertName = (metric: string): string =>
+  metric.split(/[^a-zA-Z0-9]+/).map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join("");
+
+// What is wrong with a draft, by its field.
+export function faultsOf({ name, threshold, wait }: RuleDraft): Partial<Record<"name" | "threshold" | "wait", string>> {
+  const isNumber = threshold.trim() === "" || Number.isFinite(Number(threshold));
+  return {
+    ...(name.trim() === "" && { name: "a name" }),
+    ...(!isNumber && { threshold: "a number like 0.5 or 1e9" }),
+    ...(wait.trim() !== "" && parseDuration(wait) === undefined && { wait: "a duration like 90s or 1h30m" }),
+  };
+}
+
+function ruleLines(draft: RuleDraft): string[] {
+  const { name, wait, severity, summary } = draft;
+  const condition = conditionOf(draft);
+  const expr = condition.includes("\n")
+    ? ["  expr: |-", ...condition.split("\n").map((line) => `    ${line}`)]
+    : [`  expr: ${yamlText(condition)}`];
+  return [
+    `- alert: ${yamlText(name.trim())}`,
+    ...expr,
+    ...(wait.trim() === "" ? [] : [`  for: ${wait.trim()}`]),
+    ...(severity.trim() === "" ? [] : ["  labels:", `    severity: ${yamlText(severity.trim())}`]),
+    ...(summary.trim() === "" ? [] : ["  annotations:", `    summary: ${yamlText(summary.trim())}`]),
+  ];
+}
+
+// A group as the rule editor of the server takes it.
+export const groupYaml = (draft: RuleDraft, group: string): string =>
+  [`name: ${yamlText(group)}`, "rules:", ...ruleLines(draft), ""].join("\n");
+
+// A rule file.
+export const fileYaml = (draft: RuleDraft, group: string): string =>
+  ["groups:", `- name: ${yamlText(group)}`, "  rules:", ...ruleLines(draft).map((line) => `  ${line}`), ""].join("\n");
+
+export interface PastAlerts {
+  count: number;
+  // In all, in seconds.
+  seconds: number;
+}
+
+const TESTS: Record<Operator, (value: number, threshold: number) => boolean> = {
+  ">": (a, b) => a > b,
+  ">=": (a, b) => a >= b,
+  "<": (a, b) => a < b,
+  "<=": (a, b) => a <= b,
+  "==": (a, b) => a === b,
+  "!=": (a, b) => a !== b,
+};
+
+// The alerts that a rule would have sent, seen at the steps of an answer to its expression.
+export function pastAlerts(series: readonly Series[], step: number, draft: RuleDraft): PastAlerts {
+  const isAny = draft.threshold.trim() === "" || isCondition(draft.expr);
+  const test = TESTS[draft.operator];
+  const threshold = Number(draft.threshold);
+  const isActive = (value: number) => isAny || test(value, threshold);
+  const wait = parseDuration(draft.wait) ?? 0;
+  const total: PastAlerts = { count: 0, seconds: 0 };
+  for (const { times, values } of series) {
+    let from: number | undefined;
+    let last = NaN;
+    const close = (): void => {
+      if (from !== undefined && last - from >= wait) {
+        total.count += 1;
+        total.seconds += last + step - from - wait;
+      }
+      from = undefined;
+    };
+    for (let i = 0; i < times.length; i += 1) {
+      const time = times[i] ?? NaN;
+      // A step without a sample ends an alert.
+      if (time - last > step * 1.5) close();
+      if (!isActive(values[i] ?? NaN)) close();
+      else from ??= time;
+      last = time;
+    }
+    close();
+  }
+  return total;
+}
+
+// Stores the group of a rule in a namespace of the server's rule folder. A group of that name is left as it is.
+export async function storeRule(draft: RuleDraft, namespace: string, group: string): Promise<Outcome<unknown>> {
+  const path = `config/v1/rules/${encodeURIComponent(namespace)}`;
+  // The editor answers with YAML, or with a 404 if there is no such group.
+  const known = await request<unknown>(`${path}/${encodeURIComponent(group)}`, { method: "GET" });
+  const status = known.ok ? 200 : known.failure.kind === "foreign" ? known.failure.status : undefined;
+  if (status !== 200 && status !== 404) return known;
+  if (status === 200) {
+    const message = `the namespace ${namespace} has a group ${group} already; choose another name`;
+    return { ok: false, failure: { kind: "refused", status: 409, errorType: "conflict", message } };
+  }
+  const headers = { "content-type": "application/yaml" };
+  const stored = await request<unknown>(path, { method: "POST", body: groupYaml(draft, group) }, { headers });
+  return stored.ok ? stored : { ok: false, failure: plainFailure(stored.failure) };
+}

@@ -1,0 +1,47 @@
+// Marks of a graph: times at which alerts fired, and exemplars.
+
+import type { Page } from "@playwright/test";
+import { answer } from "./fixtures/answer";
+import { expect, test } from "./fixtures/test";
+
+// The colour of the canvas at the upper edge of the graph, near the newest sample.
+const edgeColour = (page: Page): Promise<number[]> =>
+  page.locator(".plot").first().evaluate((plot) => {
+    const over = plot.querySelector(".u-over")?.getBoundingClientRect();
+    const canvas = plot.querySelector("canvas");
+    if (over === undefined || canvas === null) return [];
+    const box = canvas.getBoundingClientRect();
+    const ratio = canvas.width / box.width;
+    const [x, y] = [over.right - 2 - box.left, over.top + 1 - box.top];
+    return [...(canvas.getContext("2d")?.getImageData(x * ratio, y * ratio, 1, 1).data ?? [])].slice(0, 3);
+  });
+
+test("the times at which alerts fired are bands, and a list", async ({ checked, shop }) => {
+  await checked.goto(`${shop.url}query?g0.expr=demo_temperature&range=5m`);
+  await expect(checked.locator(".u-over")).toBeVisible();
+  await checked.getByRole("button", { name: "Options: axis, step and time" }).click();
+  await checked.getByRole("checkbox", { name: "Times of firing alerts" }).check();
+  await checked.keyboard.press("Escape");
+  await expect(checked).toHaveURL(/g0\.alerts=1/);
+  await checked.getByText(/^Alerts fired \d+ times?$/).click();
+  await expect(checked.getByRole("listitem").filter({ hasText: "Empty" }).first()).toContainText(/\d\d:\d\d:\d\d to 2/);
+  await expect.poll(() => edgeColour(checked)).toEqual([179, 38, 30]);
+});
+
+test("exemplars have their labels, and a link to the trace by the address in the settings", async ({ checked, shop }) => {
+  const seconds = Date.now() / 1000 - 100;
+  const exemplar = (trace: string) => ({ labels: { trace_id: trace, name: "<b>x</b>" }, value: "20.5", timestamp: seconds });
+  await answer(checked, "query_exemplars", [{ seriesLabels: { room: "a" }, exemplars: [exemplar("abc/1"), exemplar("def")] }]);
+  // As Prometheus writes it.
+  await checked.goto(`${shop.url}query?g0.expr=demo_temperature&range=5m&g0.show_exemplars=1`);
+  await checked.getByText("2 exemplars").click();
+  const first = checked.getByRole("listitem").filter({ hasText: "abc/1" });
+  await expect(first).toContainText('name="<b>x</b>"');
+  await expect(first.getByRole("link")).toHaveCount(0);
+  await checked.getByRole("button", { name: "Settings" }).click();
+  const template = checked.getByRole("textbox", { name: "Address of a trace, for exemplars" });
+  await template.fill("https://traces.example/{trace_id}");
+  await template.press("Enter");
+  await checked.keyboard.press("Escape");
+  await expect(first.getByRole("link", { name: "Trace" })).toHaveAttribute("href", "https://traces.example/abc%2F1");
+});
