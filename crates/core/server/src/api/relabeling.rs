@@ -95,8 +95,9 @@ mod tests {
             replacement: Some(replacement.to_owned()),
             ..RelabelRuleSettings::default()
         };
-        let rule = settings.compile(NameScheme::Utf8).unwrap();
-        vec![rule; count]
+        let compile = |settings: RelabelRuleSettings| settings.compile(NameScheme::Utf8);
+        let rules = vec![settings; count].into_iter().map(compile);
+        rules.collect::<Result<_, _>>().unwrap()
     }
 
     #[test]

@@ -238,11 +238,20 @@ where
     H: FnOnce(ApiCall) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<Response, ApiFailure>> + Send + 'static,
 {
+    additional_api(mount, handler).options(options)
+}
+
+/// Creates a route for another method of a path of the JSON API, whose first route answers OPTIONS.
+pub(super) fn additional_api<H, F>(mount: RouteMount, handler: H) -> MethodRouter<ServerApp>
+where
+    H: FnOnce(ApiCall) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, ApiFailure>> + Send + 'static,
+{
     let work = async move |State(app): State<ServerApp>, request: Request| {
         let work = |app, request| call::answer(app, mount.endpoint, request, handler);
         authorize_and_run(mount, app, request, ApiFailure::into_json, work).await
     };
-    on(mount.filter(), work).options(options)
+    on(mount.filter(), work)
 }
 
 /// Creates an administrative route of the JSON API that changes state.

@@ -12,7 +12,8 @@ mod running;
 
 use super::documents;
 use super::route::{
-    ApiRoute, ParamKind, admin_route, api, mount, open, param, plain, required, state,
+    ApiRoute, ParamKind, additional_api, admin_route, api, mount, open, param, plain, required,
+    state,
 };
 use crate::access::ResponseVisibility;
 use crate::api::{
@@ -191,7 +192,7 @@ const TARGETS: &[ApiRoute] = &[
             AccessScope::Read,
             ResponseVisibility::Part,
         ),
-        |m| api(m, relabeling::relabel_steps),
+        |m| additional_api(m, relabeling::relabel_steps),
         "Returns the labels after each rule of the request.",
     )
     .with_params(&[
