@@ -219,7 +219,7 @@ fn preview_refuses_wrong_rules_and_times() {
     );
     check_error(
         &ask("{alert: A, expr: up, form: 5m}", "0", "60", "1m"),
-        "1:23: field form",
+        "1:22: field form",
     );
     check_error(&ask(good, "", "60", "1m"), "invalid parameter \"start\"");
     check_error(

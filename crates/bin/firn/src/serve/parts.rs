@@ -12,7 +12,7 @@ use firn_cluster::partitions::store::PartitionedStore;
 use firn_config::Settings;
 use firn_config::config::parse_relabel_rules;
 use firn_config::features::{Feature, FeatureEffect, JobFeatures};
-use firn_config::flags::{CommandLine, FLAGS, Flag};
+use firn_config::flags::{CommandLine, FLAGS, Flag, FlagEffect};
 use firn_config::retention::RetentionSettings;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
@@ -166,7 +166,10 @@ fn server_settings(line: &CommandLine) -> Vec<ServerSetting> {
             value: value.clone(),
             default: flag.default,
             changed: value != flag.default,
-            help: flag.full_help(),
+            help: match flag.effect {
+                FlagEffect::Ignored => "Accepted for Prometheus's sake; has no effect.".to_owned(),
+                FlagEffect::Sets(_) => flag.full_help(),
+            },
         })
     });
     settings.collect()
