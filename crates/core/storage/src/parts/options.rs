@@ -4,6 +4,7 @@ use crate::chunk::DuplicatePolicy;
 use crate::log;
 use crate::parts::head_usage::HeadUsage;
 use crate::parts::retention_rules::RetentionRules;
+use firn_model::fingerprint::FingerprintSeed;
 use firn_model::log::LogReplayProgress;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
@@ -166,6 +167,9 @@ pub struct StoreOptions {
     /// The format of series keys with which the store finds series without their labels. For
     /// samples with keys of another format, the labels are always read.
     pub key_format: &'static dyn KeyFormat,
+    /// Seed of the fingerprints in a new folder; random if there is none. An existing folder keeps
+    /// its own.
+    pub new_seed: Option<FingerprintSeed>,
     /// Number of shards of the head: more shards let more writers work at once. With one shard,
     /// series are created in the order of their batch and everything is deterministic.
     pub shards: usize,
@@ -249,6 +253,7 @@ impl StoreOptions {
             sync: StoreSyncMode::default(),
             tenant: TenantId::anonymous(),
             key_format: &CanonicalKeys,
+            new_seed: None,
             retention_ms: RETENTION_MS,
             retention_rules: RetentionRules::default(),
             retention_bytes: None,

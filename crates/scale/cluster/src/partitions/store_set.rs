@@ -110,27 +110,27 @@ impl StoreSet {
 
     /// Sets the maximum number of exemplars of all stores together. See
     /// [`Store::set_exemplars_max`].
-    pub(super) fn set_exemplars_max(&self, max: usize) {
+    pub(crate) fn set_exemplars_max(&self, max: usize) {
         self.set(|settings| settings.exemplars_max = Some(max));
     }
 
     /// Sets the out-of-order window of all stores. See [`Store::set_late_window_ms`].
-    pub(super) fn set_late_window_ms(&self, window_ms: i64) {
+    pub(crate) fn set_late_window_ms(&self, window_ms: i64) {
         self.set(|settings| settings.late_window_ms = Some(window_ms));
     }
 
     /// Sets the retention limits of all stores together. See [`Store::set_retention`].
-    pub(super) fn set_retention(&self, retention: RetentionLimits) {
+    pub(crate) fn set_retention(&self, retention: RetentionLimits) {
         self.set(|settings| settings.retention = Some(retention));
     }
 
     /// Sets the limits of new series of all stores together. See [`Store::set_series_limits`].
-    pub(super) fn set_series_limits(&self, limits: SeriesLimits) {
+    pub(crate) fn set_series_limits(&self, limits: SeriesLimits) {
         self.set(|settings| settings.series_limits = Some(limits));
     }
 
     /// Sets the source of metric metadata of all stores. See [`Store::set_metadata_source`].
-    pub(super) fn set_metadata_source(&self, source: MetadataSource) {
+    pub(crate) fn set_metadata_source(&self, source: MetadataSource) {
         self.set(|settings| settings.metadata_source = Some(source));
     }
 }
