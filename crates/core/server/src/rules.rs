@@ -90,8 +90,9 @@ impl ServerApp {
         let backend = self
             .backend()
             .map_err(|_| later("the store is not ready"))?;
-        let options = self.parts.query.options(self.parts.query_log.is_on());
         let tenant = question.tenant.clone();
+        let settings = &self.parts.query;
+        let options = settings.options(&tenant, self.parts.query_log.is_on());
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
         let mut span = self.start_span(question);
         let context = span.context();

@@ -36,6 +36,8 @@ pub struct BackendParts {
     pub env: Env,
     /// The open store, for statistics, snapshots and metrics of the data.
     pub store: Arc<PartitionedStore>,
+    /// The stores of all tenants, if there are several.
+    pub tenants: Option<Arc<TenantStores>>,
     /// Reads of the local samples, which include all that were acknowledged before.
     pub local: Arc<dyn Select>,
     /// Reads and metrics of a cluster, or `None` if the log is in the data folder.

@@ -1,6 +1,7 @@
 //! Settings of the store, derived from flags, config and the available memory.
 
 use crate::serve::{metadata, rules};
+use firn_cluster::tenants::SeriesLimitsOfTenant;
 use firn_config::Settings;
 use firn_config::config::{Config, WalSync};
 use firn_config::features::Feature;
@@ -11,6 +12,7 @@ use firn_storage::store::{
 };
 use firn_wire::remote_write::KEY_FORMAT;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Memory in bytes of a series with its labels, its index entry and its open chunk: a quarter more
 /// than one with eleven labels and eighty samples. When the head's share of memory is full, new
@@ -82,9 +84,9 @@ fn log_segment_bytes(usual: u64, head: usize) -> u64 {
     usual.min(fitting as u64)
 }
 
-/// Returns the limits of series: those of the tenant that owns the store, or of the config.
-pub fn series_limits(config: &Config) -> SeriesLimits {
-    let of_tenant = config.overrides.limits_of(&TenantId::anonymous());
+/// Returns the limits of series of a tenant: its own, or those of the config.
+pub fn series_limits(config: &Config, tenant: &TenantId) -> SeriesLimits {
+    let of_tenant = config.overrides.limits_of(tenant);
     let limits = config.new_series;
     let all = of_tenant.new_series_max.or(limits.all);
     SeriesLimits {
@@ -95,6 +97,12 @@ pub fn series_limits(config: &Config) -> SeriesLimits {
         },
         window_ms: i64::try_from(limits.window.as_millis()).unwrap_or(i64::MAX),
     }
+}
+
+/// Returns the limits of series of every tenant.
+pub fn limits_by_tenant(config: &Arc<Config>) -> SeriesLimitsOfTenant {
+    let config = config.clone();
+    Arc::new(move |tenant| series_limits(&config, tenant))
 }
 
 /// Returns the maximum lateness of accepted samples behind the newest one, in milliseconds.

@@ -191,7 +191,7 @@ fn job(
             local: backend.local.clone(),
             env: app.parts.env.clone(),
             tenant: &tenant,
-            options: app.parts.query.options(log.is_on()),
+            options: app.parts.query.options(&tenant, log.is_on()),
             run,
             held: Vec::new(),
         };

@@ -167,6 +167,7 @@ pub(crate) async fn rules(call: ApiCall) -> Result<Response, ApiFailure> {
     let filter = RulesFilter::read(&call)?;
     let groups = call.backend.rules.clone();
     let engine = call.app.parts.engine.clone();
+    let is_visible = call.has_tenant(&TenantId::anonymous());
     // There may be many thousands of rules, so they are filtered in the query queue.
     run_and_respond(&call, move |run| {
         let mut memory = run.budget().create_reservation();
@@ -179,7 +180,9 @@ pub(crate) async fn rules(call: ApiCall) -> Result<Response, ApiFailure> {
             let why = "match[] must contain at least one non-empty matcher";
             return Err(ApiFailure::bad_data(why));
         }
-        filter.apply(&groups.groups(!filter.without_alerts), &sets)
+        let mut found = groups.groups(!filter.without_alerts);
+        found.retain(|_| is_visible);
+        filter.apply(&found, &sets)
     })
     .await
 }
@@ -187,8 +190,10 @@ pub(crate) async fn rules(call: ApiCall) -> Result<Response, ApiFailure> {
 /// Returns the pending and firing alerts of all rules, without grouping.
 pub(crate) async fn alerts(call: ApiCall) -> Result<Response, ApiFailure> {
     let groups = call.backend.rules.clone();
+    let is_visible = call.has_tenant(&TenantId::anonymous());
     run_and_respond(&call, move |_| {
-        let groups = groups.groups(true);
+        let mut groups = groups.groups(true);
+        groups.retain(|_| is_visible);
         let rules = groups.iter().flat_map(|group| &group.rules);
         let alerts = rules.flat_map(|rule| &rule.alerts);
         Ok(AlertsDocument {

@@ -15,6 +15,7 @@ pub(super) const RULES: &[ApiRoute] = &[
         |m| api(m, rules::rules),
         "Returns rule groups with their rules and alerts.",
     )
+    .by_tenant()
     .require_store()
     .with_params(&[
         param("type", Text, "Type of the rules: `alert` or `record`."),
@@ -36,6 +37,7 @@ pub(super) const RULES: &[ApiRoute] = &[
         |m| api(m, rules::alerts),
         "Returns pending and firing alerts.",
     )
+    .by_tenant()
     .require_store(),
     ApiRoute::new(
         "/rules/backfill",
