@@ -21,11 +21,16 @@ PACKAGES ?= target/package
 BENCH    ?= --short
 
 # Clippy is the compiler of the workspace, so that lints, tests, scripts and interleavings share one
-# build. Cargo.toml sets the lints.
-LINTED    = RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
+# build. Cargo.toml sets the lints. Cargo runs as many compilers as there are cores, whatever the lanes of make.
+LINTED    = MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
 
-.PHONY: help run build ui dist package test format compile check inside outside page budgets interleavings bench soak \
-	figures fuzz conformance answers install cluster target/release/firn target/debug/firn
+# Two lanes: unit tests, which compute on one thread, beside black-box tests, which mostly wait for
+# servers.
+LANES     = $(MAKE) --jobs=2 --output-sync=target
+
+.PHONY: help run build ui dist package test format compile check inside inside-browser outside page sources browser \
+	budgets interleavings bench soak figures fuzz conformance answers install cluster target/release/firn \
+	target/debug/firn
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
@@ -64,14 +69,19 @@ ui:
 	npm --prefix ui ci
 	npm --prefix ui run build
 
+page: sources target/debug/firn
+	$(MAKE) browser
+
 # Another build must have the same bytes as the files in the repository.
-page: target/debug/firn
+sources:
 	sh tests/install/node.sh
 	npm --prefix ui ci
 	npm --prefix ui run check
 	npm --prefix ui test
 	npm --prefix ui run build -- --outDir ../target/page --emptyOutDir
 	diff --recursive ui/dist target/page || { echo "ui/dist differs from a build of its sources: run make ui" >&2; exit 1; }
+
+browser:
 	npm --prefix ui run browser
 
 budgets: target/debug/firn
@@ -89,16 +99,13 @@ compile:
 	$(LINTED) test -p firn-storage --features shuttle --lib --locked --no-run
 	$(CARGO) check --manifest-path fuzz/Cargo.toml --bins --locked --target-dir target/fuzz
 
-# Two lanes: unit tests, which compute on one thread, beside black-box tests, which mostly wait for
-# servers.
 check: format compile
-	$(MAKE) --jobs=2 --output-sync=target inside outside
+	$(LANES) inside outside
 	$(MAKE) conformance FIRN=target/debug/firn
 
-# rustdoc warns about the job server of make, which it cannot reach.
 inside: interleavings
 	RUST_TEST_THREADS=1 $(LINTED) test --workspace --lib --bins --locked
-	MAKEFLAGS= $(LINTED) test --workspace --doc --locked
+	$(LINTED) test --workspace --doc --locked
 
 outside: compile
 	$(LINTED) test --workspace --test '*' --locked
@@ -106,7 +113,15 @@ outside: compile
 interleavings: compile
 	$(LINTED) test -p firn-storage --features shuttle --lib --locked interleavings
 
-test: install check page
+# Downloads of the page's packages wait beside the compiler; the browser follows the unit tests, whose lane
+# ends first.
+test: install format
+	$(LANES) compile sources
+	$(LANES) inside-browser outside
+	$(MAKE) conformance FIRN=target/debug/firn
+
+inside-browser: inside
+	$(MAKE) browser
 
 # Only these builds embed the commit. Other builds do not, so that a commit recompiles nothing.
 dist bench: export FIRN_REVISION ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)

@@ -6,6 +6,9 @@ const icon = typeof document === "undefined" ? null : document.querySelector<HTM
 // "http://host/prefix/", with a slash at the end.
 export const root = new URL(".", icon?.href ?? "http://localhost/").href;
 
+// Browsers request the icon again when the address changes, which would be the base of a relative one.
+if (icon) icon.href = `${root}favicon.svg`;
+
 // The path below the root, with a leading slash: "/targets".
 export function pathOf(href: string): string {
   const base = new URL(root).pathname;

@@ -1,7 +1,7 @@
 // Selectors that pages build by clicks: a metric and matchers, as text in the address.
 
 import { labelName, quote } from "../format/labels";
-import { selectorsOf, type Matcher } from "../query/selectors";
+import { hasMistake, selectorsOf, type Matcher } from "../query/selectors";
 
 const LEGACY_METRIC = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
 
@@ -10,6 +10,7 @@ const LEGACY_METRIC = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
 export function matchersOf(text: string): Matcher[] | undefined {
   const trimmed = text.trim();
   if (trimmed === "" || trimmed === "{}") return [];
+  if (hasMistake(trimmed)) return undefined;
   const [only, ...others] = selectorsOf(trimmed);
   if (only === undefined || others.length > 0 || only.text !== trimmed) return undefined;
   const isNamed = only.matchers.some(({ label }) => label === "__name__");

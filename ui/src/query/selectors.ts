@@ -76,6 +76,13 @@ function unquote(text: string): string {
   }
 }
 
+// Whether the grammar finds a mistake in `expr`.
+export function hasMistake(expr: string): boolean {
+  let found = false;
+  parser.parse(expr).iterate({ enter: ({ type }) => { found ||= type.isError; } });
+  return found;
+}
+
 // Whether `expr` is a selector of its own: its samples can be shown as they are stored.
 export function isPlainSelector(expr: string): boolean {
   const [only, ...others] = selectorsOf(expr);

@@ -102,6 +102,12 @@ test.describe("with a route prefix", () => {
     await expect(checked).toHaveURL(`${firn.url}a/firn/status`);
     await checked.goto(firn.url);
     await expect(checked).toHaveURL(`${firn.url}a/firn/`);
+    // A path of two segments, opened by its address and left by a link.
+    await checked.goto(`${firn.url}a/firn/explore/cardinality`);
+    await expect(checked.locator("main")).toContainText("Series by metric");
+    await checked.getByRole("navigation").getByRole("link", { name: "Flags" }).click();
+    await expect(checked).toHaveURL(`${firn.url}a/firn/flags`);
+    await expect(checked.locator("main")).toContainText("--web.external-url");
   });
 });
 

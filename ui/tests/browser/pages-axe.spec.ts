@@ -11,6 +11,8 @@ const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-prac
 const PATHS = [
   "", "alerts", "rules", "rules?view=groups&sort=-duration", "alertmanager-discovery", "targets", "service-discovery",
   "tsdb-status", "config?search=job", "flags", "status", "queries?view=top", "queries?view=history", "queries",
+  "explore/metrics?search=demo_requests", "explore/cardinality?match=demo_requests_total&by=handler", "explore/cardinality?compare=1h",
+  "explore/usage?used=all", "relabel?pool=shop", "discards",
 ];
 
 const VIEWS = [

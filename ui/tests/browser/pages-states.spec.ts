@@ -9,6 +9,7 @@ test.use({ allowed: /Failed to load resource/ });
 const PATHS = [
   "", "alerts", "rules", "alertmanager-discovery", "targets", "service-discovery", "tsdb-status", "cluster", "config",
   "flags", "status", "queries", "queries?view=top", "queries?view=history",
+  "explore/metrics", "explore/cardinality", "explore/cardinality?compare=1h", "explore/usage", "relabel", "discards",
 ];
 
 interface Failing {

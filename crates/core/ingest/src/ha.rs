@@ -171,7 +171,7 @@ impl HaChanges {
 impl Drop for HaChanges {
     fn drop(&mut self) {
         for (cluster, changes) in self.0.drain(..) {
-            lock(&cluster).revert(changes.undo);
+            lock(&cluster).revert(changes);
         }
     }
 }

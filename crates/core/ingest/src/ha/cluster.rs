@@ -82,10 +82,15 @@ pub(super) struct SeriesUndo {
 /// Changes of a cluster by one batch.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterChanges {
-    pub(super) undo: Vec<SeriesUndo>,
+    undo: Vec<SeriesUndo>,
     /// Number of series with stored samples, and number of those that had another owner before.
     stored_series: usize,
     taken_series: usize,
+    /// The replica whose samples of series that are not tracked are stored instead of those of the
+    /// elected replica, which has been silent.
+    substitute: Option<ReplicaNumber>,
+    /// The replica elected by the batch, and the one elected before.
+    election: Option<(ReplicaNumber, Option<ReplicaNumber>)>,
 }
 
 #[derive(Debug)]
@@ -198,7 +203,7 @@ impl HaClusterState {
         let series = match self.series.entry(print) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(_) if self.tracked.load(Ordering::Relaxed) >= self.tracked_max => {
-                return self.select_untracked(replica, samples);
+                return self.select_untracked(replica, samples, time_max, changes);
             }
             Entry::Vacant(new) => {
                 self.tracked.fetch_add(1, Ordering::Relaxed);
@@ -224,17 +229,14 @@ impl HaClusterState {
     pub(crate) fn elect(
         &mut self,
         replica: ReplicaNumber,
-        changes: &ClusterChanges,
+        changes: &mut ClusterChanges,
     ) -> Option<ReplicaElection> {
         let is_elected = self.elected == Some(replica);
         if is_elected || changes.taken_series * 2 <= changes.stored_series {
             return None;
         }
-        self.elect_replica(replica)
-    }
-
-    fn elect_replica(&mut self, replica: ReplicaNumber) -> Option<ReplicaElection> {
         let before = self.elected.replace(replica);
+        changes.election = Some((replica, before));
         let name = |number: ReplicaNumber| {
             let known = self.replicas.get(usize::from(number.0));
             known.map_or_else(|| "others".to_owned(), |replica| replica.name.clone())
@@ -246,24 +248,33 @@ impl HaClusterState {
     }
 
     /// Selects the samples of a series beyond the limit of tracked series: those of the elected
-    /// replica.
+    /// replica, and those of one other replica while the elected one is silent. Samples after
+    /// `time_max` are passed on, and elect no replica.
     fn select_untracked(
-        &mut self,
+        &self,
         replica: ReplicaNumber,
         samples: SeriesSamples<'_>,
+        time_max: TimestampMs,
+        changes: &mut ClusterChanges,
     ) -> SeriesSelection {
-        if self.elected != Some(replica) {
-            let elected = self.elected.map(|elected| usize::from(elected.0));
-            let elected = elected.and_then(|elected| self.replicas.get(elected));
-            let newest = elected.map_or(TimestampMs::MIN, |elected| elected.newest);
-            let Some(time) = newest_time(samples) else {
-                return SeriesSelection::Nothing;
-            };
-            if time < newest.saturating_add(FAILOVER_MS) {
-                return SeriesSelection::Nothing;
-            }
-            let _ = self.elect_replica(replica);
+        let Some(time) = newest_time(samples, time_max) else {
+            return SeriesSelection::All;
+        };
+        if self.elected == Some(replica) {
+            changes.stored_series += 1;
+            return SeriesSelection::All;
         }
+        let elected = self
+            .elected
+            .and_then(|elected| self.replicas.get(usize::from(elected.0)));
+        let newest = elected.map_or(TimestampMs::MIN, |elected| elected.newest);
+        let is_first = changes.substitute.is_none_or(|first| first == replica);
+        if !is_first || time < newest.saturating_add(FAILOVER_MS) {
+            return SeriesSelection::Nothing;
+        }
+        changes.substitute = Some(replica);
+        changes.stored_series += 1;
+        changes.taken_series += 1;
         SeriesSelection::All
     }
 
@@ -273,7 +284,7 @@ impl HaClusterState {
         samples: SeriesSamples<'_>,
         time_max: TimestampMs,
     ) {
-        let Some(newest) = newest_time(samples).filter(|newest| *newest <= time_max) else {
+        let Some(newest) = newest_time(samples, time_max) else {
             return;
         };
         self.newest = self.newest.max(newest);
@@ -304,8 +315,13 @@ impl HaClusterState {
     }
 
     /// Reverts the changes by a failed append.
-    pub(super) fn revert(&mut self, undo: Vec<SeriesUndo>) {
-        for SeriesUndo { print, mark, last } in undo {
+    pub(super) fn revert(&mut self, changes: ClusterChanges) {
+        if let Some((replica, before)) = changes.election
+            && self.elected == Some(replica)
+        {
+            self.elected = before;
+        }
+        for SeriesUndo { print, mark, last } in changes.undo {
             if let Some(series) = self.series.get_mut(&print) {
                 series.revert(mark, last);
             }
@@ -319,10 +335,12 @@ impl Drop for HaClusterState {
     }
 }
 
-fn newest_time(samples: SeriesSamples<'_>) -> Option<TimestampMs> {
+/// Returns the time of the newest sample that is not after `time_max`.
+fn newest_time(samples: SeriesSamples<'_>, time_max: TimestampMs) -> Option<TimestampMs> {
     let floats = samples.times.iter().copied();
     floats
         .chain(samples.histograms.iter().map(|h| h.time))
+        .filter(|time| *time <= time_max)
         .max()
 }
 

@@ -88,7 +88,7 @@ impl World {
             let failing = times.iter().copied().find(is_failing);
             if let Some(failing) = failing {
                 self.failing.retain(|time| *time != failing);
-                self.state.revert(changes.undo);
+                self.state.revert(changes);
                 continue;
             }
             return self.store(replica, samples, selection);
@@ -333,4 +333,52 @@ fn random_replicas_leave_no_gap_and_no_duplicate() {
         failed.len(),
         failed[0]
     );
+}
+
+/// Sends one sample of a series that is not tracked. Returns whether it is stored, with the changes.
+fn send_untracked(
+    state: &mut HaClusterState,
+    replica: u8,
+    time: TimestampMs,
+    time_max: TimestampMs,
+) -> (bool, ClusterChanges) {
+    let print = print_of(u64::from(replica));
+    let number = state.replica(print, format!("r{replica}").as_bytes());
+    let sent = batch(&[time], 1.0);
+    let offered = OfferedSeries {
+        print: print_of(0),
+        replica: number,
+        samples: sent.series(0),
+    };
+    let mut changes = ClusterChanges::default();
+    let selection = state.select(offered, None, time_max, &mut changes);
+    let _ = state.elect(number, &mut changes);
+    (matches!(selection, SeriesSelection::All), changes)
+}
+
+#[test]
+fn untracked_series_follow_the_elected_replica() {
+    let mut state = HaClusterState::new(Arc::new(AtomicUsize::new(0)), 0);
+    // Replica, time, latest accepted time, whether the append fails, whether the sample is selected.
+    let steps = [
+        (1, 0, 100_000, false, true),
+        (2, 1_000, 100_000, false, false),
+        (1, 15_000, 100_000, false, true),
+        (2, 44_999, 100_000, false, false),
+        // The store rejects samples of the future, which elect no replica.
+        (2, 900_000, 100_000, false, true),
+        (1, 20_000, 100_000, false, true),
+        // An election by a failed append is reverted.
+        (2, 50_000, 100_000, true, true),
+        (1, 21_000, 100_000, false, true),
+        (2, 51_000, 100_000, false, true),
+        (1, 52_000, 100_000, false, false),
+    ];
+    for (replica, time, time_max, is_failing, expected) in steps {
+        let (is_stored, changes) = send_untracked(&mut state, replica, time, time_max);
+        assert_eq!(is_stored, expected, "replica {replica} at {time}");
+        if is_failing {
+            state.revert(changes);
+        }
+    }
 }

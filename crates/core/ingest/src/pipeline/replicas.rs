@@ -168,7 +168,7 @@ impl Pipeline {
             series.selection = state.select(offered, newest, time_max, &mut changes);
         }
         state.sweep_if_due();
-        let election = last.and_then(|replica| state.elect(replica, &changes));
+        let election = last.and_then(|replica| state.elect(replica, &mut changes));
         drop(state);
         if let Some(election) = election {
             self.replicas.elections.fetch_add(1, Ordering::Relaxed);

@@ -34,7 +34,6 @@ use firn_model::tenant::TenantId;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
-use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -663,7 +662,7 @@ fn read_all(store: &Store) -> Result<Samples, String> {
 }
 
 /// Returns the first of `seeds` whose history fails, with the error.
-pub(super) fn first_trouble(seeds: Range<u64>) -> Option<(u64, String)> {
+pub(super) fn first_trouble(seeds: impl IntoIterator<Item = u64>) -> Option<(u64, String)> {
     seeds
         .into_iter()
         .find_map(|seed| Some((seed, History::new(seed).run().err()?)))

@@ -171,11 +171,13 @@ fn history_that_is_repeated_has_the_same_events() {
     });
 }
 
-/// Checks that the histories of some seed break an invariant with the flaw.
+/// Checks that the history of some seed breaks an invariant with the flaw. `likely` is tried first:
+/// the seed that broke one when the flaw was planted.
 #[track_caller]
-fn check_flaw(flaw: SimFlaw) {
+fn check_flaw(likely: u64, flaw: SimFlaw) {
     let found = on_large_stack(move || {
-        let mut found = (0..FLAW_SEEDS).map(|seed| (seed, run(seed, Some(flaw))));
+        let seeds = std::iter::once(likely).chain(0..FLAW_SEEDS);
+        let mut found = seeds.map(|seed| (seed, run(seed, Some(flaw))));
         let found = found.find(|found| found.1.violation.is_some());
         if let Some((seed, found)) = &found {
             check_replay(*seed, Some(flaw), found);
@@ -190,20 +192,20 @@ fn check_flaw(flaw: SimFlaw) {
 
 #[test]
 fn lease_without_a_wait_is_found() {
-    check_flaw(SimFlaw::Log(LogFlaw::OmitsWait));
+    check_flaw(322, SimFlaw::Log(LogFlaw::OmitsWait));
 }
 
 #[test]
 fn store_that_ignores_the_condition_is_found() {
-    check_flaw(SimFlaw::IgnoresCondition);
+    check_flaw(0, SimFlaw::IgnoresCondition);
 }
 
 #[test]
 fn commit_before_the_upload_of_its_blocks_is_found() {
-    check_flaw(SimFlaw::Home(HomeFlaw::CommitsBeforeUpload));
+    check_flaw(0, SimFlaw::Home(HomeFlaw::CommitsBeforeUpload));
 }
 
 #[test]
 fn read_that_skips_a_partition_without_a_leader_is_found() {
-    check_flaw(SimFlaw::SkipsLeaderless);
+    check_flaw(0, SimFlaw::SkipsLeaderless);
 }

@@ -1,1 +1,0 @@
-import{Vt as e,Yn as t}from"./shared-ClQ6fSuZ.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);t(e,{target:n});
