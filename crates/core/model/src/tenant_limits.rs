@@ -67,6 +67,11 @@ impl TenantOverrides {
         self.0.insert(tenant, Arc::new(limits));
     }
 
+    /// Returns the tenants in the file with their limits.
+    pub fn iter(&self) -> impl Iterator<Item = (&TenantId, &TenantLimits)> {
+        self.0.iter().map(|(tenant, limits)| (tenant, &**limits))
+    }
+
     /// Returns the limits of a tenant. For a tenant that is not in the file, no limit is set.
     pub fn limits_of(&self, tenant: &TenantId) -> &Arc<TenantLimits> {
         static NONE: LazyLock<Arc<TenantLimits>> = LazyLock::new(Arc::default);

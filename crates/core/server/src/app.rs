@@ -226,10 +226,15 @@ impl ServerAppState {
     /// Registers a query, which starts now, with a memory budget of its own.
     pub(crate) fn begin_query(&self, question: RequestedQuery) -> Arc<QueryRun> {
         let limits = (self.parts.query.limits)(&question.tenant);
+        let queries_max = |member: TenantId| {
+            let max = (self.parts.query.limits)(&member).queries_max?;
+            Some((member, max))
+        };
+        let members = question.tenant.members().into_iter();
         let allowance = QueryAllowance {
             budget: self.budgets.query(),
             samples_max: limits.samples_max,
-            queries_max: limits.queries_max,
+            queries_max: members.filter_map(queries_max).collect(),
             timeout: limits.timeout,
         };
         self.registry.begin(question, allowance)

@@ -129,7 +129,7 @@ impl ServerApp {
             std::iter::once(question.expression.as_str()),
             Some(time.into()),
         );
-        let deadline = Instant::now() + self.query_timeout();
+        let deadline = Instant::now() + self.query_timeout(&question.tenant);
         let run = self.begin_query(asked);
         let outcome = self.run_queued(backend.active.clone(), run, deadline, job);
         outcome.await.map_err(|e| {

@@ -153,7 +153,7 @@ fn query_settings(settings: &Settings, running: &Arc<ActiveConfig>) -> QuerySett
         per_step_stats: settings.has_feature(Feature::PerStepStats),
         lookback_ms: settings.lookback.as_millis() as i64,
         samples_max: settings.query_samples_max,
-        limits: Arc::new(move || limits.config().query_limits.clone()),
+        limits: Arc::new(move |tenant| limits.config().query_limits_of(tenant)),
         default_subquery_step_ms: Arc::new(move || {
             interval.config().evaluation_interval.as_millis() as i64
         }),

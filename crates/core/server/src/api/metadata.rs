@@ -12,6 +12,7 @@ use firn_ingest::targets::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::store::MetadataRequest;
+use firn_model::tenant::TenantId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

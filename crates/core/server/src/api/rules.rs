@@ -13,6 +13,7 @@ use axum::response::Response;
 use firn_model::error::ErrorKind;
 use firn_model::go_float::format_scientific;
 use firn_model::matcher::Matcher;
+use firn_model::tenant::TenantId;
 use firn_rules::alert::Alert;
 use firn_rules::file::Texts;
 use firn_rules::group::RuleGroup;

@@ -14,6 +14,7 @@ use firn_ingest::relabel::{self, RelabelRule};
 use firn_ingest::targets::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::quote::quote;
+use firn_model::tenant::TenantId;
 use firn_yaml::YamlNode;
 use serde::Serialize;
 use serde_json::json;

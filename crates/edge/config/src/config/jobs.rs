@@ -98,6 +98,7 @@ fn job(
     let (names, escaping) = name_settings(section, global)?;
     let whose = || format!("scrape config with job name {name:?}");
     let job = ScrapeJobSettings {
+        has_tenants: global.is_multitenant,
         interval,
         timeout: timeout.unwrap_or(global.timeout.min(interval)),
         scheme: section.text("scheme").to_owned(),
