@@ -347,10 +347,8 @@ impl StartingServer {
     ) -> Result<Option<(OpenedData, Option<DataDir>)>, ServeError> {
         let member = self.member.as_ref();
         let config = self.running.config();
-        let limits = config
-            .is_multitenant
-            .then(|| store_settings::limits_by_tenant(&config));
-        let opening = open_data(member, dir, &self.env, &self.options, &self.memory, limits);
+        let tenancy = store_settings::tenancy(&config);
+        let opening = open_data(member, dir, &self.env, &self.options, &self.memory, tenancy);
         tokio::select! {
             opened = opening => opened.map(Some),
             () = self.signals.stop() => Ok(None),

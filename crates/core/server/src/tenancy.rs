@@ -40,6 +40,18 @@ pub(crate) fn require_one(tenant: &TenantId) -> Result<(), ApiFailure> {
     )))
 }
 
+/// Fails for another tenant than `anonymous`, to which the files and jobs of the operator belong.
+pub(crate) fn require_operator(tenant: &TenantId) -> Result<(), ApiFailure> {
+    if *tenant == TenantId::anonymous() {
+        return Ok(());
+    }
+    let text = format!(
+        "this request is only for the operator, with the tenant \"anonymous\", not for {:?}",
+        tenant.as_str()
+    );
+    Err(ApiFailure::new(FailureCause::Forbidden, text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

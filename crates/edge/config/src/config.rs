@@ -107,6 +107,8 @@ pub struct Config {
     pub seals_in_background: bool,
     /// `firn.multitenancy`: whether requests must select a tenant with the header `X-Scope-OrgID`.
     pub is_multitenant: bool,
+    /// `firn.tenant_idle_time`: time without requests after which the store of a tenant is closed.
+    pub tenant_idle_time: Duration,
     /// `global.metric_name_validation_scheme`: which names of metrics and labels are valid.
     pub names: NameScheme,
     /// `global.rule_query_offset`: time that the instants of rule queries are moved back.
@@ -224,6 +226,7 @@ impl Config {
             rules: MissedEvaluationSettings::read(firn.section("rules")),
             sending_queue_bytes: firn.size("sending_queue_bytes"),
             is_multitenant,
+            tenant_idle_time: firn.duration("tenant_idle_time"),
             access: access::access(firn.section("access"), is_multitenant)?,
             aggregation: aggregation::aggregation(firn.section("aggregation"), defaults)?,
             cluster: cluster::cluster(firn.section("cluster"))?,
@@ -297,6 +300,10 @@ impl Config {
             (
                 "firn.multitenancy",
                 self.is_multitenant != newer.is_multitenant,
+            ),
+            (
+                "firn.tenant_idle_time",
+                self.tenant_idle_time != newer.tenant_idle_time,
             ),
             ("firn.cluster", self.cluster != newer.cluster),
         ];

@@ -390,6 +390,32 @@ mod tests {
     }
 
     #[test]
+    fn target_has_the_tenant_of_its_label_where_there_are_tenants() {
+        let mut job = ScrapeJobSettings::new("j");
+        let tenant = |job: &ScrapeJobSettings, id| {
+            let target = target(job, "h:1", &[("__tenant_id__", id)])?;
+            assert_eq!(target.labels.to_string(), r#"{instance="h:1", job="j"}"#);
+            Ok::<_, String>(target.tenant.as_str().to_owned())
+        };
+        for (has_tenants, id, want) in [
+            (false, "a", Ok("anonymous")),
+            (false, "a/b", Ok("anonymous")),
+            (true, "a", Ok("a")),
+            (true, "", Ok("anonymous")),
+            (
+                true,
+                "..",
+                Err("label __tenant_id__: tenant id is not allowed: \"..\""),
+            ),
+        ] {
+            job.has_tenants = has_tenants;
+            let found = tenant(&job, id);
+            let found = found.as_deref().map_err(String::as_str);
+            assert_eq!(found, want, "{has_tenants} {id}");
+        }
+    }
+
+    #[test]
     fn target_that_cannot_be_one_says_why() {
         let job = ScrapeJobSettings::new("j");
         for (address, labels, want) in [

@@ -41,14 +41,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Time without a use after which the store of a tenant is closed.
-const IDLE_AFTER: Duration = Duration::from_mins(5);
-
 /// Time for which a store stays open that was opened only for its background work.
 const VISIT: Duration = Duration::from_secs(30);
 
 /// Time after which a closed store is opened for its background work, such as retention.
 const VISIT_AFTER: Duration = Duration::from_hours(1);
+
+/// Settings of the stores of tenants, passed to [`TenantStores::open`].
+#[derive(Clone)]
+pub struct TenantStoreSettings {
+    /// Time without a use after which a store is closed.
+    pub idle_after: Duration,
+    /// Limits of series of each tenant, until [`TenantStores::set_series_limits`] replaces them.
+    pub series_limits: SeriesLimitsOfTenant,
+}
 
 /// Returns the limits of series of a tenant.
 pub type SeriesLimitsOfTenant = Arc<dyn Fn(&TenantId) -> SeriesLimits + Send + Sync>;
@@ -67,6 +73,7 @@ pub struct TenantStores {
     open: StoreSet,
     slots: RwLock<BTreeMap<TenantId, Arc<TenantSlot>>>,
     series_limits: RwLock<SeriesLimitsOfTenant>,
+    idle_after: Duration,
     metadata: OnceLock<MetadataOfTenant>,
     /// True while [`TenantStores::tend`] runs.
     is_tending: AtomicBool,
@@ -85,7 +92,7 @@ impl TenantStores {
         env: Env,
         own: Arc<PartitionedStore>,
         options: StoreOptions,
-        series_limits: SeriesLimitsOfTenant,
+        settings: TenantStoreSettings,
     ) -> Result<Arc<Self>, Error> {
         let stores = Self {
             own,
@@ -93,7 +100,8 @@ impl TenantStores {
             options,
             open: StoreSet::new(1),
             slots: RwLock::default(),
-            series_limits: RwLock::new(series_limits),
+            series_limits: RwLock::new(settings.series_limits),
+            idle_after: settings.idle_after,
             metadata: OnceLock::new(),
             is_tending: AtomicBool::new(false),
         };
@@ -177,7 +185,7 @@ impl TenantStores {
 
     /// Returns the store in a slot and notes its use.
     fn open_slot(&self, tenant: &TenantId, slot: &TenantSlot) -> Result<Arc<Store>, Error> {
-        slot.note_use(self.env.clock.monotonic() + IDLE_AFTER);
+        slot.note_use(self.env.clock.monotonic() + self.idle_after);
         slot.get_or_open(|| self.open_store(tenant, slot.number))
     }
 

@@ -5,7 +5,7 @@ use super::cluster::peers::PeerMembership;
 use super::error::ServeError;
 use firn_cluster::node::ClusterNode;
 use firn_cluster::partitions::store::PartitionedStore;
-use firn_cluster::tenants::{SeriesLimitsOfTenant, TenantStores};
+use firn_cluster::tenants::{TenantStoreSettings, TenantStores};
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
@@ -108,14 +108,14 @@ pub async fn open_data(
     env: &Env,
     options: &StoreOptions,
     budget: &Budget,
-    limits: Option<SeriesLimitsOfTenant>,
+    tenancy: Option<TenantStoreSettings>,
 ) -> Result<(OpenedData, Option<DataDir>), ServeError> {
     if let Some(member) = member {
         let data = member.open_data(env, options, budget).await?;
         return Ok((data, Some(dir)));
     }
     let (env, options) = (env.clone(), options.clone());
-    let opened = spawn_blocking(move || open_stores(dir, env, options, limits));
+    let opened = spawn_blocking(move || open_stores(dir, env, options, tenancy));
     let (store, tenants) = opened.await??;
     let data = OpenedData {
         reads: match &tenants {
@@ -131,19 +131,19 @@ pub async fn open_data(
     Ok((data, None))
 }
 
-/// Opens the store in the data folder, and with `limits` those of all tenants.
+/// Opens the store in the data folder, and with `tenancy` those of all tenants.
 fn open_stores(
     dir: DataDir,
     env: Env,
     options: StoreOptions,
-    limits: Option<SeriesLimitsOfTenant>,
+    tenancy: Option<TenantStoreSettings>,
 ) -> Result<(Arc<PartitionedStore>, Option<Arc<TenantStores>>), ServeError> {
     let store = Store::open_in(dir, env.clone(), options.clone()).map_err(ServeError::Open)?;
     let store = join_stores(vec![store])?;
-    let Some(limits) = limits else {
+    let Some(tenancy) = tenancy else {
         return Ok((store, None));
     };
-    let tenants = TenantStores::open(env, store.clone(), options, limits);
+    let tenants = TenantStores::open(env, store.clone(), options, tenancy);
     Ok((store, Some(tenants.map_err(ServeError::Open)?)))
 }
 

@@ -1,7 +1,7 @@
 //! Settings of the store, derived from flags, config and the available memory.
 
 use crate::serve::{metadata, rules};
-use firn_cluster::tenants::SeriesLimitsOfTenant;
+use firn_cluster::tenants::{SeriesLimitsOfTenant, TenantStoreSettings};
 use firn_config::Settings;
 use firn_config::config::{Config, WalSync};
 use firn_config::features::Feature;
@@ -103,6 +103,14 @@ pub fn series_limits(config: &Config, tenant: &TenantId) -> SeriesLimits {
 pub fn limits_by_tenant(config: &Arc<Config>) -> SeriesLimitsOfTenant {
     let config = config.clone();
     Arc::new(move |tenant| series_limits(&config, tenant))
+}
+
+/// Returns the settings of the stores of tenants, or `None` without multitenancy.
+pub fn tenancy(config: &Arc<Config>) -> Option<TenantStoreSettings> {
+    config.is_multitenant.then(|| TenantStoreSettings {
+        idle_after: config.tenant_idle_time,
+        series_limits: limits_by_tenant(config),
+    })
 }
 
 /// Returns the maximum lateness of accepted samples behind the newest one, in milliseconds.

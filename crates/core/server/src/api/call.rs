@@ -15,7 +15,7 @@ use crate::http::produce::{ResponseEncoding, ResponseProducer, respond_of_query}
 use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
 use crate::query_log::QueryOrigin;
-use crate::tenancy::require_one;
+use crate::tenancy::{require_one, require_operator};
 use crate::traced::trace_store;
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
@@ -185,6 +185,11 @@ impl ApiCall {
     /// Fails if the request names several tenants.
     pub(crate) fn require_one_tenant(&self) -> Result<(), ApiFailure> {
         require_one(&self.tenant)
+    }
+
+    /// Fails if the request names another tenant than `anonymous`, that of the operator.
+    pub(crate) fn require_operator(&self) -> Result<(), ApiFailure> {
+        require_operator(&self.tenant)
     }
 
     /// Returns whether the request may see data of `tenant`: one that it names, or any without
