@@ -371,7 +371,33 @@ fn label_values_and_series_are_counted_as_in_mimir() {
             "{selector}: {found}"
         );
     }
+    let range = |name: &str, from: i64, to: i64| {
+        let seconds = |ms: i64| ms as f64 / 1_000.0;
+        format!("&{name}start={}&{name}end={}", seconds(from), seconds(to))
+    };
+    let then = range("", old - 60_000, old + 60_000);
+    let found = get(&format!("active_series?selector=old{then}")).json();
+    assert_eq!(found["data"].as_array().unwrap().len(), 1, "{found}");
+    let names = get(&format!("label_names?{then}")).json();
+    assert_eq!(names["label_values_count_total"], 3, "{names}");
+    let before = range("baseline_", old - 60_000, old + 60_000);
+    let path = format!("label_values?label_names[]=job{before}&count_method=active");
+    let expected = serde_json::json!({
+        "series_count_total": 4, "baseline_series_count_total": 1,
+        "labels": [{
+            "label_name": "job", "label_values_count": 2,
+            "series_count": 4, "baseline_series_count": 1,
+            "cardinality": [
+                {"label_value": "a", "series_count": 3, "baseline_series_count": 0},
+                {"label_value": "b", "series_count": 1, "baseline_series_count": 0},
+                {"label_value": "c", "series_count": 0, "baseline_series_count": 1},
+            ],
+        }],
+    });
+    assert_eq!(get(&path).json(), expected);
     for (path, why) in [
+        ("label_names?start=2&end=1", "end timestamp must not be"),
+        ("label_values?baseline_end=x", "cannot parse \"x\""),
         ("label_values", "'label_names[]' param is required\n"),
         (
             "label_names?limit=501",

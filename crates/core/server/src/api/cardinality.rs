@@ -2,11 +2,13 @@
 //! documents and error texts.
 //!
 //! Invariant: labels are counted one after the other, so that the memory is that of the selection
-//! and of one column. Series count if they have a sample in the range of the count method.
+//! and of one column. Series count if they have a sample in the time range of the request or,
+//! without one, of the count method.
 
 use super::answer::push_labels;
 use super::call::{ApiCall, not_ready};
-use super::form::parse_integer;
+use super::form::{RequestForm, parse_integer};
+use super::times::{TIME_MAX, TIME_MIN};
 use crate::admission::run::QueryRun;
 use crate::app::ServerApp;
 use crate::http::failure::ApiFailure;
@@ -19,12 +21,13 @@ use firn_model::budget::Reservation;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
-use firn_model::sample::TimeRange;
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
 use firn_promql::value::PromqlError;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -50,17 +53,26 @@ struct CardinalityRequest {
     selector: String,
     /// Values of `label_names[]`.
     names: Vec<String>,
-    age_ms: i64,
+    /// Range of time in which counted series have a sample.
+    range: TimeRange,
+    /// Another range, whose counts are returned beside those of `range`.
+    baseline: Option<TimeRange>,
     limit: usize,
 }
 
 impl CardinalityRequest {
-    fn read(call: &ApiCall) -> Result<Self, ApiFailure> {
+    /// Reads the parameters of a request that arrived at `now`.
+    fn read(
+        call: &ApiCall,
+        endpoint: ServerEndpoint,
+        now: TimestampMs,
+    ) -> Result<Self, ApiFailure> {
         let bad = |why: String| Err(ApiFailure::bad_data(why));
         if call.form.all("selector").count() > 1 {
             return bad("multiple 'selector' params are not allowed".to_owned());
         }
         let age_ms = match call.form.get("count_method") {
+            _ if endpoint == ServerEndpoint::Series => ACTIVE_MS,
             "" | "inmemory" => IN_MEMORY_MS,
             "active" => ACTIVE_MS,
             other => {
@@ -69,6 +81,8 @@ impl CardinalityRequest {
                 ));
             }
         };
+        let range = read_range(&call.form, "start", "end")?;
+        let latest = TimeRange::new(now.saturating_sub(age_ms), i64::MAX);
         let limit = match call.form.get("limit") {
             "" => LIMIT,
             text => parse_integer(text).map_err(ApiFailure::bad_data)?,
@@ -84,10 +98,24 @@ impl CardinalityRequest {
         Ok(Self {
             selector: call.form.get("selector").to_owned(),
             names: call.form.all("label_names[]").map(str::to_owned).collect(),
-            age_ms,
+            range: range.unwrap_or(latest),
+            baseline: read_range(&call.form, "baseline_start", "baseline_end")?,
             limit: limit as usize,
         })
     }
+}
+
+/// Reads the time range between two parameters. Returns `None` if both are missing.
+fn read_range(form: &RequestForm, start: &str, end: &str) -> Result<Option<TimeRange>, ApiFailure> {
+    if form.get(start).is_empty() && form.get(end).is_empty() {
+        return Ok(None);
+    }
+    let (from, to) = (form.time_or(start, TIME_MIN)?, form.time_or(end, TIME_MAX)?);
+    if to < from {
+        let why = "end timestamp must not be before start timestamp";
+        return Err(ApiFailure::parameter(end, why));
+    }
+    Ok(Some(TimeRange::new(from, to)))
 }
 
 #[derive(Serialize)]
@@ -106,6 +134,8 @@ struct LabelNameDocument {
 #[derive(Serialize)]
 struct LabelValuesDocument {
     series_count_total: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_series_count_total: Option<usize>,
     labels: Vec<LabelDocument>,
 }
 
@@ -114,6 +144,8 @@ struct LabelDocument {
     label_name: String,
     label_values_count: usize,
     series_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_series_count: Option<u64>,
     cardinality: Vec<LabelValueDocument>,
 }
 
@@ -121,6 +153,16 @@ struct LabelDocument {
 struct LabelValueDocument {
     label_value: String,
     series_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_series_count: Option<u64>,
+}
+
+impl LabelValueDocument {
+    /// Returns the difference to the baseline. Without one it is the number of series.
+    fn change(&self) -> u64 {
+        let baseline = self.baseline_series_count.unwrap_or(0);
+        self.series_count.abs_diff(baseline)
+    }
 }
 
 /// Returns the number of values of each label name.
@@ -161,19 +203,11 @@ pub(crate) async fn label_values(app: ServerApp, request: Request) -> Response {
             if request.names.is_empty() {
                 return Err(ApiFailure::bad_data("'label_names[]' param is required"));
             }
+            let baseline = request.baseline.map(|range| series.find_in(range));
+            let mut baseline = baseline.transpose().map_err(ApiFailure::execution)?;
             let mut labels = Vec::new();
             for name in &request.names {
-                let mut values = series.values(name)?;
-                values.sort_by(|a, b| {
-                    let by_count = b.series_count.cmp(&a.series_count);
-                    by_count.then_with(|| a.label_value.cmp(&b.label_value))
-                });
-                labels.push(LabelDocument {
-                    label_name: name.clone(),
-                    label_values_count: values.len(),
-                    series_count: values.iter().map(|value| value.series_count).sum(),
-                    cardinality: values.into_iter().take(request.limit).collect(),
-                });
+                labels.push(count_label(series, baseline.as_mut(), name, request.limit)?);
             }
             labels.sort_by(|a, b| {
                 let by_count = b.series_count.cmp(&a.series_count);
@@ -181,6 +215,7 @@ pub(crate) async fn label_values(app: ServerApp, request: Request) -> Response {
             });
             encode(&LabelValuesDocument {
                 series_count_total: series.indexes.len(),
+                baseline_series_count_total: baseline.map(|baseline| baseline.indexes.len()),
                 labels,
             })
         },
@@ -188,7 +223,55 @@ pub(crate) async fn label_values(app: ServerApp, request: Request) -> Response {
     .await
 }
 
-/// Returns the label sets of the active series that the parameter `selector` selects.
+/// Counts the series of each value of a label, and those of the baseline if there is one.
+fn count_label(
+    series: &mut CountedSeries,
+    baseline: Option<&mut CountedSeries>,
+    name: &str,
+    limit: usize,
+) -> Result<LabelDocument, ApiFailure> {
+    let mut values = series.values(name)?;
+    let label_values_count = values.len();
+    let series_count = values.iter().map(|value| value.series_count).sum();
+    let mut baseline_series_count = None;
+    if let Some(baseline) = baseline {
+        let before = baseline.values(name)?;
+        baseline_series_count = Some(before.iter().map(|value| value.series_count).sum());
+        join_baseline(&mut values, before);
+    }
+    values.sort_by(|a, b| {
+        let by_change = b.change().cmp(&a.change());
+        by_change.then_with(|| a.label_value.cmp(&b.label_value))
+    });
+    values.truncate(limit);
+    Ok(LabelDocument {
+        label_name: name.to_owned(),
+        label_values_count,
+        series_count,
+        baseline_series_count,
+        cardinality: values,
+    })
+}
+
+/// Sets the baseline of each value, and adds the values that only the baseline has.
+fn join_baseline(values: &mut Vec<LabelValueDocument>, before: Vec<LabelValueDocument>) {
+    let before = before.into_iter();
+    let mut counts: HashMap<String, u64> = before
+        .map(|value| (value.label_value, value.series_count))
+        .collect();
+    for value in values.iter_mut() {
+        value.baseline_series_count = Some(counts.remove(&value.label_value).unwrap_or(0));
+    }
+    let gone = counts.into_iter();
+    values.extend(gone.map(|(label_value, count)| LabelValueDocument {
+        label_value,
+        series_count: 0,
+        baseline_series_count: Some(count),
+    }));
+}
+
+/// Returns the label sets of the selected series with a sample in the range of the request, by
+/// default the active ones.
 pub(crate) async fn active_series(app: ServerApp, request: Request) -> Response {
     respond(&app, request, ServerEndpoint::Series, |series, request| {
         if request.selector.is_empty() {
@@ -236,16 +319,13 @@ async fn respond(
     };
     let answer = async {
         let call = ApiCall::read(app, backend, endpoint, request).await?;
-        let mut asked = CardinalityRequest::read(&call)?;
-        if endpoint == ServerEndpoint::Series {
-            asked.age_ms = ACTIVE_MS;
-        }
+        let now = app.parts.env.clock.now_ms();
+        let asked = CardinalityRequest::read(&call, endpoint, now)?;
         let (app, store, tenant) = (app.clone(), call.backend.store.clone(), call.tenant.clone());
         let deadline = Instant::now() + app.query_timeout(&call.tenant);
         let texts = [asked.selector.clone()];
         let document = call.compute_asking(&texts, deadline, move |run| {
             let clock = app.parts.env.clock.clone();
-            let now = clock.now_ms();
             let mut memory = run.budget().create_reservation();
             let mut matchers = Vec::new();
             if !asked.selector.is_empty() {
@@ -256,10 +336,10 @@ async fn respond(
                 store: WatchedStore::new(store, run, clock),
                 tenant,
                 matchers,
-                range: TimeRange::new(now.saturating_sub(asked.age_ms), i64::MAX),
                 run: run.clone(),
             };
-            let mut series = CountedSeries::find(select, memory).map_err(ApiFailure::execution)?;
+            let series = CountedSeries::find(Arc::new(select), asked.range, memory);
+            let mut series = series.map_err(ApiFailure::execution)?;
             let text = count(&mut series, &asked)?;
             Ok(RenderedText::new(text, series.memory))
         });
@@ -273,20 +353,20 @@ struct SeriesSelector {
     store: WatchedStore,
     tenant: TenantId,
     matchers: Vec<Matcher>,
-    range: TimeRange,
     run: Arc<QueryRun>,
 }
 
 impl SeriesSelector {
-    /// Calls `find` with a request for the series.
+    /// Calls `find` with a request for the series in a range.
     fn look_up<T>(
         &self,
+        range: TimeRange,
         find: impl FnOnce(&WatchedStore, SelectRequest<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let request = SelectRequest {
             tenant: &self.tenant,
             matchers: &self.matchers,
-            range: self.range,
+            range,
             newest_only: true,
             cancel: self.run.cancel(),
             budget: self.run.budget(),
@@ -299,15 +379,20 @@ impl SeriesSelector {
 
 /// Selected series with a sample in the range, as indexes of a selection.
 struct CountedSeries {
-    select: SeriesSelector,
+    select: Arc<SeriesSelector>,
+    range: TimeRange,
     selection: Arc<dyn Selection>,
     indexes: Vec<usize>,
     memory: Reservation,
 }
 
 impl CountedSeries {
-    fn find(select: SeriesSelector, mut memory: Reservation) -> Result<Self, Error> {
-        let selection = select.look_up(|store, request| store.select(request))?;
+    fn find(
+        select: Arc<SeriesSelector>,
+        range: TimeRange,
+        mut memory: Reservation,
+    ) -> Result<Self, Error> {
+        let selection = select.look_up(range, |store, request| store.select(request))?;
         memory.grow(selection.len() * size_of::<usize>())?;
         let mut indexes = Vec::with_capacity(selection.len());
         let mut batch = SeriesBatch::default();
@@ -321,17 +406,24 @@ impl CountedSeries {
         }
         Ok(Self {
             select,
+            range,
             selection,
             indexes,
             memory,
         })
     }
 
+    /// Returns the series of the same selector in another range.
+    fn find_in(&self, range: TimeRange) -> Result<Self, Error> {
+        let memory = self.select.run.budget().create_reservation();
+        Self::find(self.select.clone(), range, memory)
+    }
+
     /// Returns the label names of the series, sorted.
     fn names(&self) -> Result<Vec<String>, ApiFailure> {
         let names = self
             .select
-            .look_up(|store, request| store.label_names(request));
+            .look_up(self.range, |store, request| store.label_names(request));
         names.map_err(ApiFailure::execution)
     }
 
@@ -348,6 +440,7 @@ impl CountedSeries {
             let document = |(value, series_count): (&[u8], u64)| LabelValueDocument {
                 label_value: String::from_utf8_lossy(value).into_owned(),
                 series_count,
+                baseline_series_count: None,
             };
             Ok(column.values().map(document).collect())
         })
