@@ -1,5 +1,6 @@
 //! Tenants with `firn.multitenancy`: each has data of its own, over every route and every restart.
 
+mod limits;
 mod routes;
 
 use crate::harness::http::Http;
@@ -15,7 +16,7 @@ const IDLE_TENANT_BYTES_MAX: f64 = 200_000.0;
 
 /// A server with multitenancy and its folder.
 pub struct TenantServer {
-    folder: tempfile::TempDir,
+    pub folder: tempfile::TempDir,
     pub server: Server,
 }
 
@@ -26,7 +27,7 @@ impl TenantServer {
         Self::start_in(folder, keys, root)
     }
 
-    fn start_in(folder: tempfile::TempDir, keys: &str, root: &str) -> Self {
+    pub fn start_in(folder: tempfile::TempDir, keys: &str, root: &str) -> Self {
         let config = folder.path().join("firn.yml");
         let text = format!("firn: {{multitenancy: true, {keys}}}\n{root}\n");
         std::fs::write(&config, text).unwrap();
@@ -35,7 +36,7 @@ impl TenantServer {
     }
 
     /// Kills the process and starts another one in the same folder.
-    fn kill_and_restart(self) -> Self {
+    pub fn kill_and_restart(self) -> Self {
         let Self { folder, server } = self;
         server.kill();
         let server = start(folder.path());
@@ -268,39 +269,6 @@ fn idle_tenants_use_little_memory() {
         grown() < IDLE_TENANT_BYTES_MAX * f64::from(count)
     });
     println!("{count} idle tenants: {} bytes", grown());
-}
-
-#[test]
-fn limits_are_those_of_the_tenant_of_the_request() {
-    let folder = tempfile::tempdir().unwrap();
-    let overrides = "overrides:\n  a: {max_fetched_series_per_query: 2, \
-        max_global_series_per_user: 3}\n  b: {blocked_queries: [{pattern: sum(m)}]}\n";
-    std::fs::write(folder.path().join("overrides.yml"), overrides).unwrap();
-    let tenants = TenantServer::start_in(folder, "overrides: overrides.yml", "");
-    let (a, b, now) = (tenants.http("a"), tenants.http("b"), now_ms());
-    for n in ["1", "2", "3"] {
-        store(&a, "m", n, now, 1.0);
-        store(&b, "m", n, now, 1.0);
-    }
-    let more = body(&[Series::new(&[("__name__", "m")], &[(now, 1.0)])]);
-    let refused = a.write(&more);
-    assert_eq!(refused.status, 400);
-    let why = "limit 3 (max_global_series_per_user)";
-    assert!(refused.body.contains(why), "{}", refused.body);
-    assert_eq!(b.write(&more).status, 204);
-    let check = |tenant: &str, query: &str, expected: &str| {
-        let form = [("query", query)];
-        let answer = tenants.http(tenant).post("/api/v1/query", &form);
-        assert!(answer.body.contains(expected), "{tenant}: {}", answer.body);
-    };
-    let of_a = "limit 2 (max_fetched_series_per_query)";
-    check("a", "m", of_a);
-    check("b", "m", "success");
-    check("a|b", "m", of_a);
-    check("a", "sum(m{n='1'})", "success");
-    check("b", "sum(m)", "blocked by the cluster administrator");
-    check("a|b", "sum(m)", "blocked by the cluster administrator");
-    check("c", "sum(m)", "success");
 }
 
 #[test]

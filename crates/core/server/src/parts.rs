@@ -105,6 +105,12 @@ pub struct ServerFeature {
 /// thread.
 pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
+/// A function that returns something of one tenant. May be called from any thread.
+pub type TenantProvider<T> = Arc<dyn Fn(&TenantId) -> T + Send + Sync>;
+
+/// A function that returns statistics of the head of a tenant, with this number of lines per table.
+pub type ReadHeadStats = Arc<dyn Fn(&TenantId, usize) -> Result<StoreStats, Error> + Send + Sync>;
+
 /// A function that deletes the samples of a request.
 pub type DeleteSeries = Arc<dyn Fn(DeleteRequest<'_>) -> Result<(), Error> + Send + Sync>;
 
@@ -134,11 +140,10 @@ pub struct Backend {
     pub rule_editor: Arc<dyn RuleEditor>,
     /// Records running queries, which are logged at the next start after a crash.
     pub active: ActiveQueries,
-    /// Returns statistics of the head of a tenant. The number is that of lines per table. May
-    /// block.
-    pub stats: Arc<dyn Fn(&TenantId, usize) -> Result<StoreStats, Error> + Send + Sync>,
+    /// Returns statistics of the head of a tenant. May block.
+    pub stats: ReadHeadStats,
     /// Returns the blocks of a tenant, and the progress of cuts and compactions. May block.
-    pub blocks: Arc<dyn Fn(&TenantId) -> Result<BlockStoreStats, Error> + Send + Sync>,
+    pub blocks: TenantProvider<Result<BlockStoreStats, Error>>,
     /// Returns the reason why the store rejects writes after a disk failure. A full disk is
     /// temporary and not reported.
     pub write_fault: Provider<Option<String>>,
@@ -149,7 +154,7 @@ pub struct Backend {
     pub delete_series: DeleteSeries,
     /// Removes deleted samples of a tenant from the disk. May take minutes; never called on async
     /// threads.
-    pub clean_tombstones: Arc<dyn Fn(&TenantId) -> Result<(), Error> + Send + Sync>,
+    pub clean_tombstones: TenantProvider<Result<(), Error>>,
     /// Metrics of the store. Those of the pipeline are collected separately.
     pub collectors: Vec<Arc<dyn Collect>>,
     /// External URL of the server, for links in console pages.
@@ -196,7 +201,7 @@ pub struct QuerySettings {
     /// Value of `--query.max-samples`.
     pub samples_max: u64,
     /// Returns the limits of queries of a tenant in the running configuration.
-    pub limits: Arc<dyn Fn(&TenantId) -> Arc<QueryLimits> + Send + Sync>,
+    pub limits: TenantProvider<Arc<QueryLimits>>,
     /// Returns `global.evaluation_interval` of the running configuration in milliseconds.
     pub default_subquery_step_ms: Provider<i64>,
 }

@@ -8,12 +8,11 @@ use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::LogHealth;
 use firn_model::metrics::Collect;
-use firn_model::stats::{BlockStoreStats, StoreStats};
+use firn_model::stats::BlockStoreStats;
 use firn_model::store::Select;
-use firn_model::tenant::TenantId;
 use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
-use firn_server::parts::{Backend, DeleteSeries};
+use firn_server::parts::{Backend, DeleteSeries, ReadHeadStats, TenantProvider};
 use std::sync::Arc;
 
 use super::notify::Notifier;
@@ -121,11 +120,11 @@ pub fn backend(parts: BackendParts) -> Backend {
 
 /// The functions of a [`Backend`] that read or change the store of one tenant, or all data.
 struct DataAccess {
-    stats: Arc<dyn Fn(&TenantId, usize) -> Result<StoreStats, Error> + Send + Sync>,
-    blocks: Arc<dyn Fn(&TenantId) -> Result<BlockStoreStats, Error> + Send + Sync>,
+    stats: ReadHeadStats,
+    blocks: TenantProvider<Result<BlockStoreStats, Error>>,
     snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
     delete_series: DeleteSeries,
-    clean_tombstones: Arc<dyn Fn(&TenantId) -> Result<(), Error> + Send + Sync>,
+    clean_tombstones: TenantProvider<Result<(), Error>>,
 }
 
 impl DataAccess {
