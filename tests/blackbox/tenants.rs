@@ -69,7 +69,10 @@ fn start(folder: &Path) -> Server {
         "--web.enable-admin-api",
         "--web.enable-lifecycle",
     ];
-    Server::start(&folder.join("data"), &flags)
+    let server = Server::start_unready(&folder.join("data"), &flags);
+    // The path `/-/ready` may need credentials.
+    server.wait_log(" msg=ready");
+    server
 }
 
 /// Stores one sample of the metric `name` with the label `n`.
@@ -306,7 +309,7 @@ fn rule_group_and_target_have_the_tenant_that_they_name() {
 fn multitenancy_is_refused_where_it_is_not_supported() {
     for (keys, flags, why) in [
         (
-            "cluster: {bucket: {folder: b}}",
+            "cluster: {bucket: 's3://b'}",
             &[][..],
             "firn.multitenancy is not supported together with firn.cluster yet",
         ),

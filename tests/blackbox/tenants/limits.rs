@@ -121,3 +121,22 @@ fn query_of_several_tenants_is_held_to_the_limits_of_each() {
         assert!(body.contains(expected), "{tenant} {query}: {body}");
     }
 }
+
+#[test]
+fn retention_and_late_window_are_those_of_the_tenant() {
+    let tenants = start(
+        "overrides:\n  a: {compactor_blocks_retention_period: 1h}\n  \
+         b: {out_of_order_time_window: 2h}\n",
+    );
+    let (now, hour) = (now_ms(), 3_600_000);
+    for (tenant, kept, late_status) in [("a", 0, 400), ("b", 1, 204), ("c", 1, 400)] {
+        let http = tenants.http(tenant);
+        store(&http, "m", "1", now - 3 * hour, 1.0);
+        store(&http, "m", "1", now, 1.0);
+        let old = http.query("m", now - 3 * hour);
+        assert_eq!(old.as_array().unwrap().len(), kept, "{tenant}: {old}");
+        let late = [("__name__", "m"), ("n", "1")];
+        let late = http.write(&body(&[Series::new(&late, &[(now - hour / 2, 1.0)])]));
+        assert_eq!(late.status, late_status, "{tenant}: {}", late.body);
+    }
+}

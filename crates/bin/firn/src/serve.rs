@@ -347,7 +347,7 @@ impl StartingServer {
     ) -> Result<Option<(OpenedData, Option<DataDir>)>, ServeError> {
         let member = self.member.as_ref();
         let config = self.running.config();
-        let tenancy = store_settings::tenancy(&config);
+        let tenancy = store_settings::tenancy(&config, self.common_retention());
         let opening = open_data(member, dir, &self.env, &self.options, &self.memory, tenancy);
         tokio::select! {
             opened = opening => opened.map(Some),

@@ -32,6 +32,10 @@ pub struct TenantLimits {
     pub queries_max: Option<usize>,
     /// `blocked_queries`: queries that are refused.
     pub blocked_queries: Option<Vec<BlockedQuery>>,
+    /// `compactor_blocks_retention_period`: age of the oldest samples that are kept.
+    pub retention: Option<Duration>,
+    /// `out_of_order_time_window`: maximum age of samples that are not in order.
+    pub late_window: Option<Duration>,
     /// Settings for pairs of replicas; `None` without `accept_ha_samples`.
     pub replicas: Option<ReplicaSettings>,
 }

@@ -52,12 +52,30 @@ const VISIT_AFTER: Duration = Duration::from_hours(1);
 pub struct TenantStoreSettings {
     /// Time without a use after which a store is closed.
     pub idle_after: Duration,
-    /// Limits of series of each tenant, until [`TenantStores::set_series_limits`] replaces them.
-    pub series_limits: SeriesLimitsOfTenant,
+    /// Limits of each tenant, until [`TenantStores::set_limits`] replaces them.
+    pub limits: LimitsOfTenant,
 }
 
-/// Returns the limits of series of a tenant.
-pub type SeriesLimitsOfTenant = Arc<dyn Fn(&TenantId) -> SeriesLimits + Send + Sync>;
+/// The limits of the store of one tenant.
+pub struct TenantStoreLimits {
+    /// Maximum numbers of series. See [`Store::set_series_limits`].
+    pub series: SeriesLimits,
+    /// The out-of-order window. See [`Store::set_late_window_ms`].
+    pub late_window_ms: i64,
+    /// The retention. See [`Store::set_retention`].
+    pub retention: RetentionLimits,
+}
+
+impl TenantStoreLimits {
+    fn apply_to(self, store: &Store) {
+        store.set_series_limits(self.series);
+        store.set_late_window_ms(self.late_window_ms);
+        store.set_retention(self.retention);
+    }
+}
+
+/// Returns the limits of a tenant.
+pub type LimitsOfTenant = Arc<dyn Fn(&TenantId) -> TenantStoreLimits + Send + Sync>;
 
 /// Returns the metric metadata of a tenant, which is kept with its blocks.
 pub type MetadataOfTenant = Arc<dyn Fn(&TenantId) -> MetadataBatch + Send + Sync>;
@@ -72,7 +90,7 @@ pub struct TenantStores {
     /// The open stores with their common settings.
     open: StoreSet,
     slots: RwLock<BTreeMap<TenantId, Arc<TenantSlot>>>,
-    series_limits: RwLock<SeriesLimitsOfTenant>,
+    limits: RwLock<LimitsOfTenant>,
     idle_after: Duration,
     metadata: OnceLock<MetadataOfTenant>,
     /// True while [`TenantStores::tend`] runs.
@@ -100,7 +118,7 @@ impl TenantStores {
             options,
             open: StoreSet::new(1),
             slots: RwLock::default(),
-            series_limits: RwLock::new(settings.series_limits),
+            limits: RwLock::new(settings.limits),
             idle_after: settings.idle_after,
             metadata: OnceLock::new(),
             is_tending: AtomicBool::new(false),
@@ -206,15 +224,23 @@ impl TenantStores {
             );
             return Err(Error::new(ErrorKind::Unavailable, text));
         }
-        let limits = self.series_limits.read();
-        let limits = limits.unwrap_or_else(PoisonError::into_inner)(tenant);
-        store.set_series_limits(limits);
+        let limits = self.limits.read();
+        limits.unwrap_or_else(PoisonError::into_inner)(tenant).apply_to(&store);
         if let Some(source) = self.metadata.get() {
             let (source, tenant) = (source.clone(), tenant.clone());
             store.set_metadata_source(Box::new(move || source(&tenant)));
         }
         self.open.insert(number, store.clone());
+        self.divide_caches();
         Ok(store)
+    }
+
+    /// Divides the memory of one cache among the caches of the open stores.
+    fn divide_caches(&self) {
+        let open = self.open.stores();
+        let bytes = self.options.page_cache_bytes / open.len().max(1);
+        open.iter()
+            .for_each(|open| open.store.set_cache_bytes(bytes));
     }
 
     /// Schedules background work that is due in each open store. See [`Store::tick`].
@@ -231,7 +257,7 @@ impl TenantStores {
         let now = self.env.clock.monotonic();
         let mut is_visiting = false;
         for (tenant, slot) in self.slots() {
-            match slot.close_if_idle(now, |store| self.close_store(slot.number, store)) {
+            match slot.close_if_idle(now, &self.open) {
                 Ok(()) => {}
                 Err(e) => {
                     let tenant = tenant.as_str();
@@ -251,12 +277,8 @@ impl TenantStores {
                 }
             }
         }
+        self.divide_caches();
         self.is_tending.store(false, Ordering::Release);
-    }
-
-    fn close_store(&self, number: PartitionId, store: &Store) -> Result<(), Error> {
-        self.open.remove(number);
-        store.close()
     }
 
     /// Closes all stores cleanly, even if one of them fails.
@@ -328,13 +350,13 @@ impl TenantStores {
         Ok(store.map_or_else(BlockStoreStats::default, |store| store.block_stats()))
     }
 
-    /// Sets the limits of series of all tenants, also of those whose stores are closed.
-    pub fn set_series_limits(&self, limits: SeriesLimitsOfTenant) {
-        let place = self.series_limits.write();
+    /// Sets the limits of all tenants but `anonymous`, also of those whose stores are closed.
+    pub fn set_limits(&self, limits: LimitsOfTenant) {
+        let place = self.limits.write();
         *place.unwrap_or_else(PoisonError::into_inner) = limits.clone();
         for (tenant, slot) in self.slots() {
             if let Some(store) = slot.open_store() {
-                store.set_series_limits(limits(&tenant));
+                limits(&tenant).apply_to(&store);
             }
         }
     }
@@ -348,16 +370,6 @@ impl TenantStores {
     /// Sets the maximum number of exemplars of each store. See [`Store::set_exemplars_max`].
     pub fn set_exemplars_max(&self, max: usize) {
         self.open.set_exemplars_max(max);
-    }
-
-    /// Sets the out-of-order window of all stores. See [`Store::set_late_window_ms`].
-    pub fn set_late_window_ms(&self, window_ms: i64) {
-        self.open.set_late_window_ms(window_ms);
-    }
-
-    /// Sets the retention limits of each store. See [`Store::set_retention`].
-    pub fn set_retention(&self, retention: RetentionLimits) {
-        self.open.set_retention(retention);
     }
 
     /// Returns the memory of the open stores in bytes, without that of `anonymous`.

@@ -3,7 +3,7 @@
 use super::error::ServeError;
 use super::opened_data::OpenedData;
 use super::signals::SignalEvent;
-use super::store_settings::{late_window_ms, limits_by_tenant, series_limits};
+use super::store_settings::{late_window_ms, limits_by_tenant, retention_of, series_limits};
 use super::subscribers::ConfigSubscribers;
 use super::{StartingServer, metadata, scraping};
 use firn_config::config::Config;
@@ -77,14 +77,14 @@ impl StartingServer {
         if self.keeps_exemplars {
             store.set_exemplars_max(config.exemplars_max);
         }
-        store.set_late_window_ms(late_window_ms(config));
-        store.set_series_limits(series_limits(config, &TenantId::anonymous()));
+        let own = TenantId::anonymous();
+        store.set_late_window_ms(late_window_ms(config, &own));
+        store.set_series_limits(series_limits(config, &own));
         if let Some(tenants) = tenants {
             if self.keeps_exemplars {
                 tenants.set_exemplars_max(config.exemplars_max);
             }
-            tenants.set_late_window_ms(late_window_ms(config));
-            tenants.set_series_limits(limits_by_tenant(config));
+            tenants.set_limits(limits_by_tenant(config, self.common_retention()));
         }
         following.pipeline.set_overrides(config.overrides.clone());
         following.pipeline.set_translation(config.otlp.clone());
@@ -103,10 +103,16 @@ impl StartingServer {
         spawn_blocking(move || running.reload_if_changed());
     }
 
-    /// Returns the retention limits of the active configuration.
-    fn retention_limits(&self) -> RetentionLimits {
+    /// Returns the retention limits of tenants without a retention time of their own.
+    pub(super) fn common_retention(&self) -> RetentionLimits {
         let rules = self.running.config().retention_rules.clone();
         (self.retention)().limits(rules)
+    }
+
+    /// Returns the retention limits of the tenant `anonymous`.
+    fn retention_limits(&self) -> RetentionLimits {
+        let config = self.running.config();
+        retention_of(&config, self.common_retention(), &TenantId::anonymous())
     }
 
     /// Applies the retention of a new configuration to the store, if it differs from the `known`
@@ -125,9 +131,6 @@ impl StartingServer {
             );
         }
         known.clone_from(&limits);
-        if let Some(tenants) = &data.tenants {
-            tenants.set_retention(limits.clone());
-        }
         data.store.set_retention(limits);
     }
 }

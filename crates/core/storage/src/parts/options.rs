@@ -235,7 +235,8 @@ pub struct StoreOptions {
     /// Size in bytes at which a segment of pages is closed; it is also closed after two hours of
     /// data time.
     pub page_segment_bytes: u64,
-    /// Memory of cached pages, in bytes.
+    /// Memory of cached pages, and of cached units of blocks, in bytes. See
+    /// [`crate::store::Store::set_cache_bytes`].
     pub page_cache_bytes: usize,
     /// Maximum number of exemplars: 48 bytes each plus their labels, which have at most 128
     /// characters.

@@ -92,6 +92,29 @@ impl StoreSet {
         Some(store)
     }
 
+    /// Removes the store of `partition` and returns it, if nothing uses it: no reader of the list,
+    /// no background work, and not more than `owners` others that hold it.
+    pub(crate) fn remove_unused(
+        &self,
+        partition: PartitionId,
+        owners: usize,
+    ) -> Option<Arc<Store>> {
+        let mut removed = lock(&self.removed);
+        // No reader gets the list while the lock is held.
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        let found = stores.binary_search_by_key(&partition, |open| open.partition);
+        let store = &stores[found.ok()?].store;
+        let is_held = Arc::strong_count(&stores) > 1 || Arc::strong_count(store) > owners + 1;
+        if is_held || store.has_background_work() {
+            return None;
+        }
+        let store = store.clone();
+        store.collect(&mut CounterSink(&mut removed));
+        let others = stores.iter().filter(|open| open.partition != partition);
+        *stores = others.cloned().collect();
+        Some(store)
+    }
+
     fn change(&self, edit: impl FnOnce(&mut Vec<OpenStore>)) {
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         let mut edited = stores.to_vec();

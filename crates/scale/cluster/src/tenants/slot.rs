@@ -1,17 +1,16 @@
 //! The place of the store of one tenant, which is open or closed.
 //!
 //! Invariant: at most one store of a folder is open. The lock of the place is held while a store is
-//! opened or closed, so that a request waits instead of opening the folder twice.
+//! opened or closed, so that a request waits instead of opening the folder twice. A closed store is
+//! dropped before the lock is released, and with it the lock of its folder.
 
 use crate::ids::PartitionId;
+use crate::partitions::store_set::StoreSet;
 use firn_model::error::Error;
 use firn_storage::store::Store;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
-
-/// References to an open store that is not in use: those of its slot and of the set of open stores.
-const IDLE_REFERENCES: usize = 2;
 
 /// The store of one tenant. Created for a folder that exists, or by the first append.
 pub(super) struct TenantSlot {
@@ -84,28 +83,25 @@ impl TenantSlot {
         Ok(store)
     }
 
-    /// Closes the store with `close` if it is open, nothing uses it and its time is over.
-    pub(super) fn close_if_idle(
-        &self,
-        now: Duration,
-        close: impl FnOnce(&Store) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    /// Removes the store from the `open` ones and closes it if its time is over and nothing uses it.
+    pub(super) fn close_if_idle(&self, now: Duration, open: &StoreSet) -> Result<(), Error> {
         if now < self.keep_until() || self.read().is_none() {
             return Ok(());
         }
         let mut place = self.write();
-        let is_idle = |store: &mut Arc<Store>| {
-            let work = store.block_stats();
-            Arc::strong_count(store) <= IDLE_REFERENCES
-                && !work.cut.is_running
-                && !work.compaction.is_running
-        };
         // A use that began before the lock was taken has extended the time.
         if now < self.keep_until() {
             return Ok(());
         }
-        match place.take_if(is_idle) {
-            Some(store) => close(&store),
+        let is_busy = place.as_ref().is_some_and(|store| {
+            let work = store.block_stats();
+            work.cut.is_running || work.compaction.is_running
+        });
+        if is_busy || open.remove_unused(self.number, 1).is_none() {
+            return Ok(());
+        }
+        match place.take() {
+            Some(store) => store.close(),
             None => Ok(()),
         }
     }
