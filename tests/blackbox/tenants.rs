@@ -258,7 +258,7 @@ fn idle_store_is_closed_and_opened_by_the_next_request() {
 #[test]
 fn idle_tenants_use_little_memory() {
     let tenants = TenantServer::start("tenant_idle_time: 1s", "");
-    let (count, now) = (200, now_ms());
+    let (count, now) = (100, now_ms());
     let before = tenants.metric("process_resident_memory_bytes");
     for number in 0..count {
         let id = number.to_string();
@@ -310,12 +310,12 @@ fn multitenancy_is_refused_where_it_is_not_supported() {
     for (keys, flags, why) in [
         (
             "cluster: {bucket: 's3://b'}",
-            &[][..],
+            &["--data"][..],
             "firn.multitenancy is not supported together with firn.cluster yet",
         ),
         (
             "",
-            &["--agent"],
+            &["--agent", "--storage.agent.path"],
             "field firn.multitenancy is not allowed in agent mode",
         ),
     ] {
@@ -323,12 +323,8 @@ fn multitenancy_is_refused_where_it_is_not_supported() {
         let config = folder.path().join("firn.yml");
         std::fs::write(&config, format!("firn: {{multitenancy: true, {keys}}}\n")).unwrap();
         let mut command = firn();
-        command
-            .arg("serve")
-            .arg("--config")
-            .arg(&config)
-            .args(flags);
-        command.arg("--data").arg(folder.path().join("data"));
+        command.arg("serve").arg("--config").arg(&config);
+        command.args(flags).arg(folder.path().join("data"));
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{text}");

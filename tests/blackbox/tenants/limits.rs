@@ -136,7 +136,7 @@ fn retention_and_late_window_are_those_of_the_tenant() {
         let old = http.query("m", now - 3 * hour);
         assert_eq!(old.as_array().unwrap().len(), kept, "{tenant}: {old}");
         let late = [("__name__", "m"), ("n", "1")];
-        let late = http.write(&body(&[Series::new(&late, &[(now - hour / 2, 1.0)])]));
+        let late = http.write(&body(&[Series::new(&late, &[(now - 3 * hour / 2, 1.0)])]));
         assert_eq!(late.status, late_status, "{tenant}: {}", late.body);
     }
 }

@@ -97,13 +97,12 @@ fn request_path(path: &str) -> String {
 #[test]
 fn route_with_data_needs_a_tenant() {
     let tenants = start();
+    // Paths of OTLP check the type of the body first.
+    let json = "Content-Type: application/json".to_owned();
     for (method, path) in routes(&tenants) {
-        let reply = ask(
-            &tenants,
-            &method,
-            &request_path(&path),
-            &[authorization(OPERATOR)],
-        );
+        let mut headers = vec![authorization(OPERATOR)];
+        headers.extend(path.ends_with("/v1/metrics").then(|| json.clone()));
+        let reply = ask(&tenants, &method, &request_path(&path), &headers);
         let text = String::from_utf8_lossy(&reply.body);
         let is_refused = reply.status == 401 && text.contains("no org id");
         let is_api = ["/api/", "/config/", "/federate", "/otlp", "/opentelemetry"]

@@ -243,13 +243,9 @@ impl TenantStores {
             .for_each(|open| open.store.set_cache_bytes(bytes));
     }
 
-    /// Schedules background work that is due in each open store. See [`Store::tick`].
-    pub fn tick(&self) {
-        self.open.stores().iter().for_each(|open| open.store.tick());
-    }
-
-    /// Closes stores that are idle, and opens one closed store whose background work may be due.
-    /// Blocks while stores are closed and opened. Has no effect while another call runs.
+    /// Closes stores that are idle, opens one closed store whose background work may be due, and
+    /// schedules the work that is due in all open stores. The binary calls it once a second. Blocks
+    /// while stores are closed and opened. Has no effect while another call runs.
     pub fn tend(&self) {
         if self.is_tending.swap(true, Ordering::AcqRel) {
             return;
@@ -257,27 +253,23 @@ impl TenantStores {
         let now = self.env.clock.monotonic();
         let mut is_visiting = false;
         for (tenant, slot) in self.slots() {
-            match slot.close_if_idle(now, &self.open) {
-                Ok(()) => {}
-                Err(e) => {
-                    let tenant = tenant.as_str();
-                    tracing::warn!(tenant, error = %e, "failed to close an idle store");
-                }
+            if let Err(e) = slot.close_if_idle(now, &self.open) {
+                let tenant = tenant.as_str();
+                tracing::warn!(tenant, error = %e, "failed to close an idle store");
             }
             if !is_visiting && slot.is_visit_due(now, VISIT_AFTER) {
                 is_visiting = true;
                 slot.note_use(now + VISIT);
                 let opened = slot.get_or_open(|| self.open_store(&tenant, slot.number));
-                match opened {
-                    Ok(store) => store.tick(),
-                    Err(e) => {
-                        let tenant = tenant.as_str();
-                        tracing::error!(tenant, error = %e, "failed to open the store of a tenant");
-                    }
+                if let Err(e) = opened {
+                    let tenant = tenant.as_str();
+                    tracing::error!(tenant, error = %e, "failed to open the store of a tenant");
                 }
             }
         }
         self.divide_caches();
+        // Scheduled work prevents that a store is closed, so it begins after idle stores are.
+        self.open.stores().iter().for_each(|open| open.store.tick());
         self.is_tending.store(false, Ordering::Release);
     }
 

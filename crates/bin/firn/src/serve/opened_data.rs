@@ -46,7 +46,6 @@ impl OpenedData {
     pub fn tick(&self) {
         self.store.tick();
         if let Some(tenants) = self.tenants.clone() {
-            tenants.tick();
             // Closing and opening stores waits for the disk.
             spawn_blocking(move || tenants.tend());
         }
