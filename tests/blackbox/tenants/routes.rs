@@ -17,6 +17,16 @@ const PARAMS: &str = "query={__name__!=%22%22}&match[]={__name__!=%22%22}&start=
     &step=1e9&selector={__name__!=%22%22}&label_names[]=__name__&label_names[]=n&group=g\
     &search=x&seconds=1";
 
+/// Prefixes of the paths that need a tenant, unless they are in the next list.
+const WITH_DATA: [&str; 6] = [
+    "/api/",
+    "/config/",
+    "/consoles",
+    "/federate",
+    "/opentelemetry",
+    "/otlp",
+];
+
 /// Prefixes of the paths that need no tenant: they concern the process or contain no data.
 const WITHOUT_TENANT: [&str; 13] = [
     "/-/",
@@ -105,10 +115,8 @@ fn route_with_data_needs_a_tenant() {
         let reply = ask(&tenants, &method, &request_path(&path), &headers);
         let text = String::from_utf8_lossy(&reply.body);
         let is_refused = reply.status == 401 && text.contains("no org id");
-        let is_api = ["/api/", "/config/", "/federate", "/otlp", "/opentelemetry"]
-            .iter()
-            .any(|prefix| path.starts_with(prefix));
-        let has_data = is_api && !WITHOUT_TENANT.iter().any(|free| path.starts_with(free));
+        let has_data = WITH_DATA.iter().any(|prefix| path.starts_with(prefix));
+        let has_data = has_data && !WITHOUT_TENANT.iter().any(|free| path.starts_with(free));
         assert_eq!(
             is_refused, has_data,
             "{method} {path}: {} {text}",

@@ -70,8 +70,8 @@ impl QueryRegistry {
         state.history.add(run, now);
     }
 
-    /// Returns up to `limit` ended queries of matching tenants whose expression contains `text`, the
-    /// newest first.
+    /// Returns up to `limit` ended queries of matching tenants whose expression contains `text`,
+    /// the newest first.
     pub(crate) fn find_ended(
         &self,
         text: &str,

@@ -8,7 +8,8 @@ use firn_ingest::{DiscardEntry, SampleSender};
 use firn_model::tenant::TenantId;
 use serde_json::{Value, json};
 
-/// Returns the recent rejections of the tenant, newest first, each with an example and the number of samples.
+/// Returns the recent rejections of the tenant, newest first, each with an example and the number
+/// of samples.
 pub(crate) async fn discards(call: ApiCall) -> Result<Response, ApiFailure> {
     let pipeline = call.backend.pipeline.clone();
     let mut all = pipeline.discards();

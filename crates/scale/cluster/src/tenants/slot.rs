@@ -83,7 +83,8 @@ impl TenantSlot {
         Ok(store)
     }
 
-    /// Removes the store from the `open` ones and closes it if its time is over and nothing uses it.
+    /// Removes the store from the `open` ones and closes it, if its time is over and nothing uses
+    /// it.
     pub(super) fn close_if_idle(&self, now: Duration, open: &StoreSet) -> Result<(), Error> {
         if now < self.keep_until() || self.read().is_none() {
             return Ok(());
