@@ -21,7 +21,7 @@ const PARAMS: &str = "query={__name__!=%22%22}&match[]={__name__!=%22%22}&start=
 const WITH_DATA: [&str; 6] = [
     "/api/",
     "/config/",
-    "/consoles",
+    "/consoles/",
     "/federate",
     "/opentelemetry",
     "/otlp",

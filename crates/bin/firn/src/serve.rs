@@ -279,10 +279,7 @@ impl StartingServer {
         let sending = self.begin_sending(&pipeline).await?;
         let places = ConnectionSlots::new(self.descriptors.fetches);
         let scraping = Arc::new(self.scrape_manager(&pipeline, &places));
-        metadata::set_metadata_sources(&data, &sending, &pipeline, &scraping);
-        if let Some(peers) = &data.peers {
-            peers.set_metadata_sources(&pipeline, &scraping);
-        }
+        subsystems::connect_metadata(&data, &sending, &pipeline, &scraping);
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.scrapes_itself() {
             scraping::apply(&scraping, &self.running.config());

@@ -1,8 +1,9 @@
 //! Metric metadata. Metadata from pushes is stored in the data folder, and the server works without
 //! that file. Blocks store the metadata of their metrics when they are cut.
 
-use super::opened_data::OpenedData;
 use super::sending::RemoteWriteManager;
+use firn_cluster::partitions::store::PartitionedStore;
+use firn_cluster::tenants::TenantStores;
 use firn_ingest::Pipeline;
 use firn_ingest::metadata::FILE_NAME;
 use firn_model::env::Env;
@@ -67,28 +68,15 @@ pub fn collect_metadata(
 /// Connects the sources of metadata with the receivers of `sending` and with the store, which
 /// writes it to blocks.
 pub fn set_metadata_sources(
-    data: &OpenedData,
+    store: &PartitionedStore,
     sending: &RemoteWriteManager,
     pipeline: &Arc<Pipeline>,
     scraping: &Arc<ScrapeManager>,
 ) {
     sending.learn_from(pipeline, scraping);
     // Weak references, because both sources hold the store.
-    if let Some(tenants) = &data.tenants {
-        let pipeline = Arc::downgrade(pipeline);
-        tenants.set_metadata_source(Arc::new(move |tenant| {
-            let mut batch = MetadataBatch::default();
-            if let Some(pipeline) = pipeline.upgrade() {
-                let mut known = RemoteWriteMetadata::default();
-                let pushed = pipeline.metadata();
-                pushed.for_each_family(tenant, |name, said| known.add_family(name, said));
-                known.iter().for_each(|said| batch.push(said));
-            }
-            batch
-        }));
-    }
     let (pipeline, scraping) = (Arc::downgrade(pipeline), Arc::downgrade(scraping));
-    data.store.set_metadata_source(move || {
+    store.set_metadata_source(move || {
         let mut batch = MetadataBatch::default();
         if let Some(scraping) = scraping.upgrade() {
             let known = collect_metadata(pipeline.upgrade().as_deref(), &scraping);
@@ -96,4 +84,20 @@ pub fn set_metadata_sources(
         }
         batch
     });
+}
+
+/// Connects the metadata of pushes of each tenant with its store.
+pub fn set_tenant_sources(tenants: &TenantStores, pipeline: &Arc<Pipeline>) {
+    // A weak reference, because the pipeline holds the stores.
+    let pipeline = Arc::downgrade(pipeline);
+    tenants.set_metadata_source(Arc::new(move |tenant| {
+        let mut batch = MetadataBatch::default();
+        if let Some(pipeline) = pipeline.upgrade() {
+            let mut known = RemoteWriteMetadata::default();
+            let pushed = pipeline.metadata();
+            pushed.for_each_family(tenant, |name, said| known.add_family(name, said));
+            known.iter().for_each(|said| batch.push(said));
+        }
+        batch
+    }));
 }

@@ -25,6 +25,22 @@ use firn_server::ActiveQueries;
 use std::sync::Arc;
 use tokio::task::{JoinSet, spawn_blocking};
 
+/// Connects the sources of metadata with the receivers of `sending` and with all stores.
+pub(super) fn connect_metadata(
+    data: &OpenedData,
+    sending: &RemoteWriteManager,
+    pipeline: &Arc<Pipeline>,
+    scraping: &Arc<ScrapeManager>,
+) {
+    metadata::set_metadata_sources(&data.store, sending, pipeline, scraping);
+    if let Some(tenants) = &data.tenants {
+        metadata::set_tenant_sources(tenants, pipeline);
+    }
+    if let Some(peers) = &data.peers {
+        peers.set_metadata_sources(pipeline, scraping);
+    }
+}
+
 impl StartingServer {
     /// Creates the pipeline of samples into `store`, or only to the receivers of an agent.
     pub(super) fn pipeline(&self, data: &OpenedData) -> Pipeline {

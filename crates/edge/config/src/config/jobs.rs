@@ -89,14 +89,16 @@ fn job(
     let interval = section.duration_if_set("scrape_interval");
     let interval = interval.unwrap_or(global.interval);
     let timeout = section.duration_if_set("scrape_timeout");
+    let whose = || format!("scrape config with job name {name:?}");
     if timeout.is_some_and(|timeout| timeout > interval) {
-        return Err(section.error(format!(
-            "scrape timeout greater than scrape interval for scrape config with job name {name:?}"
-        )));
+        let message = format!(
+            "scrape timeout greater than scrape interval for {}",
+            whose()
+        );
+        return Err(section.error(message));
     }
     let native_histograms = flag("scrape_native_histograms", global.native_histograms);
     let (names, escaping) = name_settings(section, global)?;
-    let whose = || format!("scrape config with job name {name:?}");
     let job = ScrapeJobSettings {
         has_tenants: global.is_multitenant,
         interval,
