@@ -54,6 +54,7 @@ mod scrape;
 mod sending;
 mod snapshot;
 mod start;
+mod tenants;
 mod tls;
 mod tools;
 mod tracing;

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub struct Http {
     agent: ureq::Agent,
     base: String,
+    /// Headers of every request.
+    headers: Vec<(String, String)>,
 }
 
 /// An answer; status 0 if there was none.
@@ -48,17 +50,38 @@ impl Http {
         Self {
             agent: config.into(),
             base: format!("http://{address}"),
+            headers: Vec::new(),
         }
+    }
+
+    /// Returns a client that sends this header with every request.
+    pub fn with_header(&self, name: &str, value: &str) -> Self {
+        let mut client = self.clone();
+        client.headers.push((name.to_owned(), value.to_owned()));
+        client
+    }
+
+    /// Returns a client of a tenant.
+    pub fn of_tenant(&self, tenant: &str) -> Self {
+        self.with_header("X-Scope-OrgID", tenant)
+    }
+
+    /// Adds the headers of every request to `request`.
+    fn complete<B>(&self, mut request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        request
     }
 
     /// Sends a GET request.
     pub fn get(&self, path: &str) -> Answer {
-        read(self.agent.get(format!("{}{path}", self.base)).call())
+        self.get_with(path, &[])
     }
 
     /// Sends a GET request with these headers.
     pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        let mut request = self.agent.get(format!("{}{path}", self.base));
+        let mut request = self.complete(self.agent.get(format!("{}{path}", self.base)));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -67,18 +90,20 @@ impl Http {
 
     /// Sends a DELETE request.
     pub fn delete(&self, path: &str) -> Answer {
-        read(self.agent.delete(format!("{}{path}", self.base)).call())
+        let request = self.agent.delete(format!("{}{path}", self.base));
+        read(self.complete(request).call())
     }
 
     /// Sends a form with a POST request.
     pub fn post(&self, path: &str, form: &[(&str, &str)]) -> Answer {
         let request = self.agent.post(format!("{}{path}", self.base));
+        let request = self.complete(request);
         read(request.send_form(form.iter().copied()))
     }
 
     /// Sends bytes with these headers in a POST request.
     pub fn send(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let mut request = self.agent.post(format!("{}{path}", self.base));
+        let mut request = self.complete(self.agent.post(format!("{}{path}", self.base)));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -275,14 +275,11 @@ impl StartingServer {
         let configs = self.running.subscribe();
         // A process opens its store once.
         let _ = self.opened.set(store.clone());
-        let pipeline = Arc::new(self.pipeline(&store));
+        let pipeline = Arc::new(self.pipeline(&data));
         let sending = self.begin_sending(&pipeline).await?;
         let places = ConnectionSlots::new(self.descriptors.fetches);
         let scraping = Arc::new(self.scrape_manager(&pipeline, &places));
-        metadata::set_metadata_sources(&store, &sending, &pipeline, &scraping);
-        if let Some(peers) = &data.peers {
-            peers.set_metadata_sources(&pipeline, &scraping);
-        }
+        subsystems::connect_metadata(&data, &sending, &pipeline, &scraping);
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.scrapes_itself() {
             scraping::apply(&scraping, &self.running.config());
@@ -293,6 +290,7 @@ impl StartingServer {
         self.app.open(backend::backend(backend::BackendParts {
             env: self.env.clone(),
             store: store.clone(),
+            tenants: data.tenants.clone(),
             local: data.reads.clone(),
             cluster: self.cluster_reads(&data),
             pipeline: pipeline.clone(),
@@ -332,6 +330,7 @@ impl StartingServer {
             sending,
             spans: self.spans,
             store,
+            tenants: data.tenants.clone(),
             peers: data.peers.take(),
         };
         stopping.stop_unless(self.signals).await
@@ -344,7 +343,9 @@ impl StartingServer {
         dir: DataDir,
     ) -> Result<Option<(OpenedData, Option<DataDir>)>, ServeError> {
         let member = self.member.as_ref();
-        let opening = open_data(member, dir, &self.env, &self.options, &self.memory);
+        let config = self.running.config();
+        let tenancy = store_settings::tenancy(&config, self.common_retention());
+        let opening = open_data(member, dir, &self.env, &self.options, &self.memory, tenancy);
         tokio::select! {
             opened = opening => opened.map(Some),
             () = self.signals.stop() => Ok(None),

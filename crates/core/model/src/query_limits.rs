@@ -45,6 +45,23 @@ impl Default for QueryLimits {
 }
 
 impl QueryLimits {
+    /// Returns the limits of a query that reads the tenants of `self` and of `other`: the lower one
+    /// of each, and the blocked queries of both.
+    pub fn join(&self, other: &QueryLimits) -> QueryLimits {
+        let mut blocked = self.blocked.clone();
+        let is_new = |one: &&BlockedQuery| !self.blocked.contains(one);
+        blocked.extend(other.blocked.iter().filter(is_new).cloned());
+        QueryLimits {
+            series_max: self.series_max.min(other.series_max),
+            samples_max: self.samples_max.min(other.samples_max),
+            range_max: lower(self.range_max, other.range_max),
+            results_cache_bytes: self.results_cache_bytes.min(other.results_cache_bytes),
+            blocked,
+            timeout: lower(self.timeout, other.timeout),
+            queries_max: lower(self.queries_max, other.queries_max),
+        }
+    }
+
     /// Returns an error with Mimir's text if `range` is longer than the limit.
     pub fn check_range(&self, range: TimeRange) -> Result<(), Error> {
         const NANOS_PER_MS: i64 = 1_000_000;
@@ -80,6 +97,11 @@ impl QueryLimits {
     }
 }
 
+/// Returns the lower one of two limits, of which a missing one is no limit.
+fn lower<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    a.into_iter().chain(b).min()
+}
+
 /// A query or a pattern of queries that is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockedQuery {
@@ -111,6 +133,33 @@ impl BlockedQuery {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn joined_limits_are_the_lower_ones_and_block_the_queries_of_both() {
+        let block = |text| BlockedQuery::new(text, false, "").unwrap();
+        let one = QueryLimits {
+            series_max: 1,
+            timeout: Some(Duration::from_secs(5)),
+            blocked: vec![block("up"), block("down")],
+            ..QueryLimits::default()
+        };
+        let other = QueryLimits {
+            samples_max: 2,
+            timeout: Some(Duration::from_secs(4)),
+            queries_max: Some(3),
+            blocked: vec![block("down"), block("left")],
+            ..QueryLimits::default()
+        };
+        let joined = QueryLimits {
+            series_max: 1,
+            samples_max: 2,
+            timeout: Some(Duration::from_secs(4)),
+            queries_max: Some(3),
+            blocked: vec![block("up"), block("down"), block("left")],
+            ..QueryLimits::default()
+        };
+        assert_eq!(one.join(&other), joined);
+    }
 
     #[test]
     fn blocked_query_is_an_exact_text_or_a_whole_pattern() {

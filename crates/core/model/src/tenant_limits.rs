@@ -32,6 +32,10 @@ pub struct TenantLimits {
     pub queries_max: Option<usize>,
     /// `blocked_queries`: queries that are refused.
     pub blocked_queries: Option<Vec<BlockedQuery>>,
+    /// `compactor_blocks_retention_period`: age of the oldest samples that are kept.
+    pub retention: Option<Duration>,
+    /// `out_of_order_time_window`: maximum age of samples that are not in order.
+    pub late_window: Option<Duration>,
     /// Settings for pairs of replicas; `None` without `accept_ha_samples`.
     pub replicas: Option<ReplicaSettings>,
 }
@@ -65,6 +69,11 @@ impl TenantOverrides {
     /// Sets the limits of a tenant.
     pub fn insert(&mut self, tenant: TenantId, limits: TenantLimits) {
         self.0.insert(tenant, Arc::new(limits));
+    }
+
+    /// Returns the tenants in the file with their limits.
+    pub fn iter(&self) -> impl Iterator<Item = (&TenantId, &TenantLimits)> {
+        self.0.iter().map(|(tenant, limits)| (tenant, &**limits))
     }
 
     /// Returns the limits of a tenant. For a tenant that is not in the file, no limit is set.

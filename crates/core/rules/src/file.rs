@@ -19,6 +19,7 @@ pub use duplicates::{DuplicateRule, find_duplicates};
 
 use crate::alert::Annotations;
 use firn_model::names::NameScheme;
+use firn_model::tenant::TenantId;
 use firn_promql::Features;
 use firn_yaml::{YamlDialect, YamlPosition, YamlValue};
 use std::collections::BTreeMap;
@@ -57,6 +58,8 @@ pub struct GroupDefinition {
     /// True if evaluations are aligned to multiples of the interval
     /// (`align_evaluation_time_on_interval` of Mimir's ruler).
     pub is_aligned: bool,
+    /// Tenant whose data the rules read and write (`tenant`); `None` selects `anonymous`.
+    pub tenant: Option<TenantId>,
     /// Keys of Mimir's ruler that are set in the group and have no effect.
     pub ignored: Vec<&'static str>,
     /// Position of the group in the file.
@@ -120,6 +123,8 @@ pub struct RuleFileOptions {
     pub ignores_unknown: bool,
     /// True if the additional group keys of Mimir's ruler are accepted.
     pub is_of_ruler: bool,
+    /// True if groups may name a tenant.
+    pub has_tenants: bool,
     /// Validation scheme for names of labels and metrics.
     pub names: NameScheme,
     /// Feature switches of the PromQL parser.

@@ -8,6 +8,7 @@ use crate::dependencies::{RuleDependency, compute_dependencies};
 use crate::file::{GroupDefinition, RuleFile};
 use crate::instant::RuleInstant;
 use crate::rule::Rule;
+use firn_model::tenant::TenantId;
 use firn_promql::Features;
 use std::time::Duration;
 use xxhash_rust::xxh64::xxh64;
@@ -23,6 +24,8 @@ pub struct RuleGroup {
     pub name: String,
     /// Path of the rule file, which is part of the group's key and determines its grid.
     pub file: String,
+    /// Tenant whose data the rules read and write.
+    pub tenant: TenantId,
     /// Namespace of the group if its file is edited through the HTTP API.
     pub namespace: Option<String>,
     /// Time between two evaluation instants; never zero.
@@ -68,6 +71,7 @@ impl RuleGroup {
         Ok(Self {
             name: settings.name.clone(),
             file: path.to_owned(),
+            tenant: settings.tenant.clone().unwrap_or_else(TenantId::anonymous),
             namespace: None,
             is_aligned: settings.is_aligned,
             interval: settings.interval.unwrap_or(default_interval),

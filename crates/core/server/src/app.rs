@@ -15,11 +15,12 @@ use crate::admission::queries::{QueryAbortReason, QueryRunner};
 use crate::admission::question::RequestedQuery;
 use crate::admission::registry::QueryRegistry;
 use crate::admission::run::{QueryAllowance, QueryRun};
-use crate::http::failure::{ApiFailure, FailureCause};
+use crate::http::failure::ApiFailure;
 use crate::metrics::ServerMetrics;
 use crate::notices::{Notice, Notices};
 use crate::parts::{AppParts, Backend};
 use crate::results_cache::ResultsCache;
+use crate::tenancy::{request_tenants, require_one};
 use axum::http::HeaderMap;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::{Collect, MetricSink, MetricValue};
@@ -87,7 +88,8 @@ impl ServerApp {
         let limits = &parts.limits;
         let metrics = Arc::new(ServerMetrics::default());
         let query_limits = parts.query.limits.clone();
-        let results_bytes = Arc::new(move || query_limits().results_cache_bytes);
+        let results_bytes =
+            Arc::new(move || query_limits(&TenantId::anonymous()).results_cache_bytes);
         let results = parts
             .memory
             .create_share("results cache", limits.results_bytes_max);
@@ -199,35 +201,40 @@ impl ServerAppState {
         }
     }
 
-    /// Returns the tenant of a request: the anonymous one, or that in the header if multitenancy is
-    /// enabled.
+    /// Returns the tenant of a request for one tenant: the anonymous one, or that in the header if
+    /// multitenancy is enabled.
     pub(crate) fn tenant(&self, headers: &HeaderMap) -> Result<TenantId, ApiFailure> {
-        const TENANT_HEADER: &str = "x-scope-orgid";
+        let tenant = self.tenants(headers)?;
+        require_one(&tenant)?;
+        Ok(tenant)
+    }
+
+    /// Returns the tenants that a request reads, joined to one id ([`TenantId::join`]).
+    pub(crate) fn tenants(&self, headers: &HeaderMap) -> Result<TenantId, ApiFailure> {
         if !self.parts.multitenancy {
             return Ok(TenantId::anonymous());
         }
-        let Some(id) = headers.get(TENANT_HEADER) else {
-            return Err(ApiFailure::new(FailureCause::Unauthenticated, "no org id"));
-        };
-        let id = id
-            .to_str()
-            .map_err(|_| ApiFailure::bad_data("tenant id contains an unsupported character"))?;
-        TenantId::new(id).map_err(ApiFailure::request)
+        request_tenants(headers)
     }
 
-    /// Returns the maximum time for which a query may wait and run.
-    pub(crate) fn query_timeout(&self) -> Duration {
-        let of_config = (self.parts.query.limits)().timeout;
+    /// Returns the maximum time for which a query of a tenant may wait and run.
+    pub(crate) fn query_timeout(&self, tenant: &TenantId) -> Duration {
+        let of_config = (self.parts.query.limits)(tenant).timeout;
         of_config.unwrap_or(self.limits().query_timeout)
     }
 
     /// Registers a query, which starts now, with a memory budget of its own.
     pub(crate) fn begin_query(&self, question: RequestedQuery) -> Arc<QueryRun> {
-        let limits = (self.parts.query.limits)();
+        let limits = (self.parts.query.limits)(&question.tenant);
+        let queries_max = |member: TenantId| {
+            let max = (self.parts.query.limits)(&member).queries_max?;
+            Some((member, max))
+        };
+        let members = question.tenant.members().into_iter();
         let allowance = QueryAllowance {
             budget: self.budgets.query(),
             samples_max: limits.samples_max,
-            queries_max: limits.queries_max,
+            queries_max: members.filter_map(queries_max).collect(),
             timeout: limits.timeout,
         };
         self.registry.begin(question, allowance)

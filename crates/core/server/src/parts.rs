@@ -19,6 +19,7 @@ use firn_model::query_limits::QueryLimits;
 use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlockStoreStats, StoreStats};
 use firn_model::store::{DeleteRequest, Select};
+use firn_model::tenant::TenantId;
 use firn_model::trace::Tracer;
 use firn_promql::{Features, Options};
 use firn_rules::file::RuleFileOptions;
@@ -134,13 +135,19 @@ pub struct RuleDefaults {
     pub query_offset: Duration,
 }
 
-/// A function that parses relabeling rules in YAML: a list, or a mapping with one of the keys of the
-/// configuration. The error is a message for the user that starts with `line:column: `.
+/// A function that parses relabeling rules in YAML: a list, or a mapping with one of the keys of
+/// the configuration. The error is a message for the user that starts with `line:column: `.
 pub type ParseRelabelRules = Arc<dyn Fn(&str) -> Result<Vec<RelabelRule>, String> + Send + Sync>;
 
 /// A function that returns the current value of a setting or statistic. May be called from any
 /// thread.
 pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
+
+/// A function that returns something of one tenant. May be called from any thread.
+pub type TenantProvider<T> = Arc<dyn Fn(&TenantId) -> T + Send + Sync>;
+
+/// A function that returns statistics of the head of a tenant, with this number of lines per table.
+pub type ReadHeadStats = Arc<dyn Fn(&TenantId, usize) -> Result<StoreStats, Error> + Send + Sync>;
 
 /// A function that deletes the samples of a request.
 pub type DeleteSeries = Arc<dyn Fn(DeleteRequest<'_>) -> Result<(), Error> + Send + Sync>;
@@ -171,10 +178,10 @@ pub struct Backend {
     pub rule_editor: Arc<dyn RuleEditor>,
     /// Records running queries, which are logged at the next start after a crash.
     pub active: ActiveQueries,
-    /// Returns statistics of the head. The argument is the number of lines per table.
-    pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
-    /// Returns the blocks of the store, and the progress of cuts and compactions.
-    pub blocks: Provider<BlockStoreStats>,
+    /// Returns statistics of the head of a tenant. May block.
+    pub stats: ReadHeadStats,
+    /// Returns the blocks of a tenant, and the progress of cuts and compactions. May block.
+    pub blocks: TenantProvider<Result<BlockStoreStats, Error>>,
     /// Returns the reason why the store rejects writes after a disk failure. A full disk is
     /// temporary and not reported.
     pub write_fault: Provider<Option<String>>,
@@ -183,8 +190,9 @@ pub struct Backend {
     pub snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
     /// Deletes samples durably. May block; never called on async threads.
     pub delete_series: DeleteSeries,
-    /// Removes deleted samples from the disk. May take minutes; never called on async threads.
-    pub clean_tombstones: Arc<dyn Fn() -> Result<(), Error> + Send + Sync>,
+    /// Removes deleted samples of a tenant from the disk. May take minutes; never called on async
+    /// threads.
+    pub clean_tombstones: TenantProvider<Result<(), Error>>,
     /// Metrics of the store. Those of the pipeline are collected separately.
     pub collectors: Vec<Arc<dyn Collect>>,
     /// External URL of the server, for links in console pages.
@@ -230,21 +238,21 @@ pub struct QuerySettings {
     pub lookback_ms: i64,
     /// Value of `--query.max-samples`.
     pub samples_max: u64,
-    /// Returns the limits of queries in the running configuration.
-    pub limits: Provider<Arc<QueryLimits>>,
+    /// Returns the limits of queries of a tenant in the running configuration.
+    pub limits: TenantProvider<Arc<QueryLimits>>,
     /// Returns `global.evaluation_interval` of the running configuration in milliseconds.
     pub default_subquery_step_ms: Provider<i64>,
 }
 
 impl QuerySettings {
-    /// Returns the evaluation options of a query without options of its own.
-    pub(crate) fn options(&self, counts_samples: bool) -> Options {
+    /// Returns the evaluation options of a query of `tenant` without options of its own.
+    pub(crate) fn options(&self, tenant: &TenantId, counts_samples: bool) -> Options {
         Options {
             features: self.features,
             lookback_ms: self.lookback_ms,
             default_subquery_step_ms: (self.default_subquery_step_ms)(),
             samples_max: self.samples_max,
-            series_max: (self.limits)().series_max,
+            series_max: (self.limits)(tenant).series_max,
             counts_samples,
             detects_range_dependence: false,
         }

@@ -90,8 +90,9 @@ impl ServerApp {
         let backend = self
             .backend()
             .map_err(|_| later("the store is not ready"))?;
-        let options = self.parts.query.options(self.parts.query_log.is_on());
         let tenant = question.tenant.clone();
+        let settings = &self.parts.query;
+        let options = settings.options(&tenant, self.parts.query_log.is_on());
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
         let mut span = self.start_span(question);
         let context = span.context();
@@ -128,7 +129,7 @@ impl ServerApp {
             std::iter::once(question.expression.as_str()),
             Some(time.into()),
         );
-        let deadline = Instant::now() + self.query_timeout();
+        let deadline = Instant::now() + self.query_timeout(&question.tenant);
         let run = self.begin_query(asked);
         let outcome = self.run_queued(backend.active.clone(), run, deadline, job);
         outcome.await.map_err(|e| {

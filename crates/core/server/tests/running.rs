@@ -178,7 +178,7 @@ async fn blocked_query_and_one_over_too_long_a_time_are_refused_before_they_star
         ..QueryLimits::default()
     };
     let limits = Arc::new(limits);
-    let fixture = Fixture::ready(|parts| parts.query.limits = Arc::new(move || limits.clone()));
+    let fixture = Fixture::ready(|parts| parts.query.limits = Arc::new(move |_| limits.clone()));
     let blocked = "the request has been blocked by the cluster administrator";
     let with_reason = format!("{blocked}: use the rule");
     for (query, why) in [

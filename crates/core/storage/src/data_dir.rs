@@ -11,6 +11,7 @@
 //! exemplars/      the file of exemplars
 //! blocks/         blocks and their manifest
 //! metadata/       metric metadata from pushes, written by the binary
+//! tenants/        a data folder for each further tenant
 //! snapshots/      copies of the folder at certain times
 //! set-aside/      damaged files that a repair replaced
 //! ```
@@ -63,8 +64,11 @@ pub(crate) const BLOCKS: &str = "blocks";
 
 const SNAPSHOTS: &str = "snapshots";
 
+/// Folder for the data folders of the other tenants of a server with several.
+pub const TENANTS: &str = "tenants";
+
 /// Other names that a folder in use may contain.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     FORMAT,
     "wal",
     "pages",
@@ -75,6 +79,7 @@ const KNOWN: [&str; 11] = [
     "queries.active",
     "rules",
     "metadata",
+    TENANTS,
     SET_ASIDE,
 ];
 

@@ -57,6 +57,10 @@ pub(crate) struct Maintenance {
     me: Weak<Maintenance>,
 }
 
+/// Number of references to the maintenance of a store without background work: those of the store
+/// and of its appender.
+const OWNERS: usize = 2;
+
 /// Guard of the current tick. When it is dropped, also by a panic, the next tick may be scheduled.
 struct TickGuard(Arc<Maintenance>);
 
@@ -107,6 +111,11 @@ impl Maintenance {
         let job = move || scheduled.0.run_tick();
         let compute = &self.parts.env.compute;
         compute.spawn(JobKind::Background, Box::new(job));
+    }
+
+    /// Returns whether a job of this store is queued or running.
+    pub(crate) fn has_jobs(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > OWNERS
     }
 
     /// Schedules a share of the compaction on its thread, unless one is running.

@@ -255,6 +255,12 @@ impl Store {
         self.maintenance.schedule_tick();
     }
 
+    /// Returns whether background work of the store is queued or running. Afterwards only
+    /// [`Store::tick`] and appends begin any.
+    pub fn has_background_work(&self) -> bool {
+        self.maintenance.has_jobs()
+    }
+
     fn check_tenant(&self, tenant: &TenantId) -> Result<(), Error> {
         if *tenant == self.parts.options.tenant {
             return Ok(());
@@ -315,6 +321,13 @@ impl Store {
     pub fn set_metadata_source(&self, learn: MetadataSource) {
         // A process sets it only once.
         let _ = self.parts.learn_metadata.set(learn);
+    }
+
+    /// Sets the maximum size of the cache of pages and of that of blocks, each in bytes, and evicts
+    /// what is beyond. See [`StoreOptions::page_cache_bytes`].
+    pub fn set_cache_bytes(&self, bytes: usize) {
+        self.parts.sealed.cache.set_bytes_max(bytes);
+        self.parts.blocks.cache.set_bytes_max(bytes);
     }
 
     /// Sets the out-of-order window in milliseconds, counted back from the newest sample; 0 rejects

@@ -49,6 +49,7 @@ use firn_config_schema::section::ConfigSection;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_model::query_limits::QueryLimits;
+use firn_model::tenant::TenantId;
 use firn_model::tenant_limits::TenantOverrides;
 use firn_rules::editing::namespace_from_file_name;
 use firn_rules::group::RuleGroup;
@@ -60,6 +61,7 @@ use global::GlobalSettings;
 use remote_read::RemoteReadServerSettings;
 use remote_write::RemoteWriteSettings;
 use rule_files::RuleSources;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,16 +96,20 @@ pub struct Config {
     pub overrides_file: Option<PathBuf>,
     /// Limits of single tenants from `overrides_file`; none before it is read.
     pub overrides: Arc<TenantOverrides>,
-    /// Limits of every query, including those of the anonymous tenant. None is set by default:
+    /// Limits of every query of a tenant without limits of its own. None is set by default:
     /// Prometheus has no such limits, so that its queries must also work in Firn. The limits of
     /// memory and samples apply in addition.
     pub query_limits: Arc<QueryLimits>,
+    /// Limits of every query of the tenants in `overrides_file`.
+    query_limits_by_tenant: BTreeMap<TenantId, Arc<QueryLimits>>,
     /// `firn.sealing_jitter`: whether groups of series are sealed at different times.
     pub is_sealing_jittered: bool,
     /// `firn.sealing_background`: whether pages are created in the background instead of by writes.
     pub seals_in_background: bool,
     /// `firn.multitenancy`: whether requests must select a tenant with the header `X-Scope-OrgID`.
     pub is_multitenant: bool,
+    /// `firn.tenant_idle_time`: time without requests after which the store of a tenant is closed.
+    pub tenant_idle_time: Duration,
     /// `global.metric_name_validation_scheme`: which names of metrics and labels are valid.
     pub names: NameScheme,
     /// `global.rule_query_offset`: time that the instants of rule queries are moved back.
@@ -214,12 +220,14 @@ impl Config {
             overrides_file: firn.path("overrides"),
             overrides: Arc::default(),
             query_limits: Arc::new(firn::query_limits(firn)?),
+            query_limits_by_tenant: BTreeMap::new(),
             duplicates: firn::duplicates(firn),
             is_sealing_jittered: firn.flag("sealing_jitter"),
             seals_in_background: firn.flag("sealing_background"),
             rules: MissedEvaluationSettings::read(firn.section("rules")),
             sending_queue_bytes: firn.size("sending_queue_bytes"),
             is_multitenant,
+            tenant_idle_time: firn.duration("tenant_idle_time"),
             access: access::access(firn.section("access"), is_multitenant)?,
             aggregation: aggregation::aggregation(firn.section("aggregation"), defaults)?,
             cluster: cluster::cluster(firn.section("cluster"))?,
@@ -236,6 +244,21 @@ impl Config {
             text: parsed.map_or_else(|_| String::new(), |parsed| parsed.config.text),
             ..Config::default()
         }
+    }
+
+    /// Returns the limits of every query of `tenant`. If it stands for several tenants, the query
+    /// is held to the limits of each.
+    pub fn query_limits_of(&self, tenant: &TenantId) -> Arc<QueryLimits> {
+        let of_one = |tenant: &TenantId| {
+            let found = self.query_limits_by_tenant.get(tenant);
+            found.unwrap_or(&self.query_limits).clone()
+        };
+        if !tenant.is_joined() {
+            return of_one(tenant);
+        }
+        let all = tenant.members().into_iter().map(|member| of_one(&member));
+        let joined = all.reduce(|all, one| Arc::new(all.join(&one)));
+        joined.unwrap_or_else(|| self.query_limits.clone())
     }
 
     /// Returns a section of the config that upstream rejects in agent mode, if there is one.
@@ -279,6 +302,10 @@ impl Config {
                 "firn.multitenancy",
                 self.is_multitenant != newer.is_multitenant,
             ),
+            (
+                "firn.tenant_idle_time",
+                self.tenant_idle_time != newer.tenant_idle_time,
+            ),
             ("firn.cluster", self.cluster != newer.cluster),
         ];
         let different = differences.into_iter().filter(|(_, differs)| *differs);
@@ -304,7 +331,10 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<ParsedConfig, 
         walk(shown, &keys::CONFIG, "", &mut findings)?;
     }
     let root = ConfigSection::new(root.as_ref(), keys::KEYS, dir);
-    let global = GlobalSettings::read(root.section("global"), features)?;
+    let global = GlobalSettings {
+        is_multitenant: root.section("firn").flag("multitenancy"),
+        ..GlobalSettings::read(root.section("global"), features)?
+    };
     let around = printed::ConfigPrintContext {
         dir,
         retention_time: features.retention.0,
@@ -337,8 +367,11 @@ fn refuse_in_agents(root: ConfigSection<'_>, config: &Config) -> Result<(), Yaml
         return Err(node.error(format!("field {field} is not allowed in agent mode")));
     }
     let firn = root.section("firn");
-    for key in ["aggregation", "cluster", "retention"] {
-        if let Some(node) = firn.get(key).filter(|node| !node.is_null()) {
+    let multitenancy = firn.get("multitenancy");
+    let multitenancy = multitenancy.filter(|_| firn.flag("multitenancy"));
+    let refused = ["aggregation", "cluster", "retention"].map(|key| (key, firn.get(key)));
+    for (key, node) in refused.into_iter().chain([("multitenancy", multitenancy)]) {
+        if let Some(node) = node.filter(|node| !node.is_null()) {
             return Err(node.error(format!("field firn.{key} is not allowed in agent mode")));
         }
     }

@@ -60,6 +60,8 @@ impl StartTimeSettings {
 /// The settings of a scrape job, compared as a whole to detect changes at a reload.
 #[derive(Debug, PartialEq)]
 pub struct ScrapeJobSettings {
+    /// Whether the label `__tenant_id__` of a target is the tenant of its samples.
+    pub has_tenants: bool,
     /// Name of the job: `job_name`.
     pub name: String,
     /// Time between two scrapes: `scrape_interval`.
@@ -148,6 +150,7 @@ impl ScrapeJobSettings {
             protocols: ScrapeProtocol::DEFAULT.to_vec(),
             fallback_protocol: None,
             native_histograms: false,
+            has_tenants: false,
             always_classic: false,
             convert_classic: false,
             start_times: StartTimeSettings::default(),

@@ -27,6 +27,7 @@ const INTERVAL: &str = "__scrape_interval__";
 const TIMEOUT: &str = "__scrape_timeout__";
 const CONVERT_CLASSIC: &str = "__convert_classic_histograms_to_nhcb__";
 const ALWAYS_CLASSIC: &str = "__always_scrape_classic_histograms__";
+const TENANT: &str = "__tenant_id__";
 const NATIVE: &str = "__scrape_native_histograms__";
 
 /// The result for one address: a valid target, or one that relabelling dropped. Both are shown by
@@ -82,6 +83,15 @@ pub fn check_target(job: &ScrapeJobSettings, address: &str, group: &TargetGroup)
     }
 }
 
+/// Returns the tenant of a target: that in its label `__tenant_id__`, or `anonymous`.
+fn read_tenant(job: &ScrapeJobSettings, labels: &LabelsBuilder) -> Result<TenantId, String> {
+    let id = label_text(labels, TENANT)?;
+    if id.is_empty() || !job.has_tenants {
+        return Ok(TenantId::anonymous());
+    }
+    TenantId::new(&id).map_err(|e| format!("label {TENANT}: {}", e.message))
+}
+
 /// Relabels and validates. Returns the target and all labels except for those with the prefix
 /// `__meta_`, or `None` if it is dropped.
 fn relabel_and_validate(
@@ -123,9 +133,10 @@ fn relabel_and_validate(
         return Err(format!("invalid label value for {name:?}: {value:?}"));
     }
     let url = build_url(job, &labels)?;
+    let tenant = read_tenant(job, &labels)?;
     labels.retain(|name| !name.starts_with(RESERVED_PREFIX));
     let target = ScrapeTarget {
-        tenant: TenantId::anonymous(),
+        tenant,
         labels: labels.build(),
         discovered: discovered.clone(),
         url,
@@ -376,6 +387,32 @@ mod tests {
         assert_eq!(t.url, "http://h:2/probe?target=site");
         assert_eq!(t.interval, Duration::from_secs(5));
         assert_eq!(t.labels.to_string(), r#"{instance="h:2", job="j"}"#);
+    }
+
+    #[test]
+    fn target_has_the_tenant_of_its_label_where_there_are_tenants() {
+        let mut job = ScrapeJobSettings::new("j");
+        let tenant = |job: &ScrapeJobSettings, id| {
+            let target = target(job, "h:1", &[("__tenant_id__", id)])?;
+            assert_eq!(target.labels.to_string(), r#"{instance="h:1", job="j"}"#);
+            Ok::<_, String>(target.tenant.as_str().to_owned())
+        };
+        for (has_tenants, id, want) in [
+            (false, "a", Ok("anonymous")),
+            (false, "a/b", Ok("anonymous")),
+            (true, "a", Ok("a")),
+            (true, "", Ok("anonymous")),
+            (
+                true,
+                "..",
+                Err("label __tenant_id__: tenant id is not allowed: \"..\""),
+            ),
+        ] {
+            job.has_tenants = has_tenants;
+            let found = tenant(&job, id);
+            let found = found.as_deref().map_err(String::as_str);
+            assert_eq!(found, want, "{has_tenants} {id}");
+        }
     }
 
     #[test]

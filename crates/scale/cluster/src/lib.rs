@@ -36,3 +36,4 @@ pub mod node;
 pub mod object_name;
 pub mod partitions;
 pub mod segment;
+pub mod tenants;

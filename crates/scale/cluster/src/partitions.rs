@@ -21,7 +21,7 @@ pub mod store;
 pub mod store_set;
 
 mod joined_outcome;
-mod metric_sums;
+pub(crate) mod metric_sums;
 mod split;
 #[cfg(test)]
 mod tests;

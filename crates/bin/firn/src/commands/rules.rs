@@ -59,6 +59,7 @@ fn read_options(matches: &ArgMatches) -> RuleFileOptions {
     RuleFileOptions {
         ignores_unknown: matches.get_flag("ignore-unknown-fields"),
         is_of_ruler: false,
+        has_tenants: false,
         names: NameScheme::Utf8,
         features: features(matches),
     }

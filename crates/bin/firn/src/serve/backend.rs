@@ -2,14 +2,17 @@
 
 use crate::file_time;
 use firn_cluster::partitions::store::PartitionedStore;
+use firn_cluster::tenants::TenantStores;
 use firn_ingest::Pipeline;
 use firn_model::env::Env;
+use firn_model::error::{Error, ErrorKind};
 use firn_model::log::LogHealth;
 use firn_model::metrics::Collect;
+use firn_model::stats::BlockStoreStats;
 use firn_model::store::Select;
 use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
-use firn_server::parts::Backend;
+use firn_server::parts::{Backend, DeleteSeries, ReadHeadStats, TenantProvider};
 use std::sync::Arc;
 
 use super::notify::Notifier;
@@ -36,6 +39,8 @@ pub struct BackendParts {
     pub env: Env,
     /// The open store, for statistics, snapshots and metrics of the data.
     pub store: Arc<PartitionedStore>,
+    /// The stores of all tenants, if there are several.
+    pub tenants: Option<Arc<TenantStores>>,
     /// Reads of the local samples, which include all that were acknowledged before.
     pub local: Arc<dyn Select>,
     /// Reads and metrics of a cluster, or `None` if the log is in the data folder.
@@ -62,18 +67,20 @@ pub struct BackendParts {
 
 /// Builds the backend of the HTTP handlers from these parts.
 pub fn backend(parts: BackendParts) -> Backend {
-    let (figures, log) = (parts.store.clone(), parts.store.clone());
-    let blocks = parts.store.clone();
-    let (deleting, cleaning) = (parts.store.clone(), parts.store.clone());
-    let (env, kept) = (parts.env, parts.store.clone());
+    let log = parts.store.clone();
+    let access = DataAccess::new(&parts);
     let (notifier, scraping) = (parts.notifier.clone(), parts.scraping.clone());
     let eventual = parts
         .cluster
         .as_ref()
         .map(|_| -> Arc<dyn Select> { parts.store.clone() });
     let partial = parts.cluster.as_ref().and_then(|c| c.partial.clone());
+    let of_data: Arc<dyn Collect> = match &parts.tenants {
+        Some(tenants) => tenants.clone(),
+        None => parts.store.clone(),
+    };
     let mut collectors: Vec<Arc<dyn Collect>> = vec![
-        parts.store.clone(),
+        of_data,
         parts.scraping.clone(),
         parts.rules.clone(),
         parts.notifier,
@@ -87,19 +94,16 @@ pub fn backend(parts: BackendParts) -> Backend {
     }
     Backend {
         active: parts.active,
-        stats: Arc::new(move |top| figures.stats(top)),
-        blocks: Arc::new(move || blocks.block_stats()),
+        stats: access.stats,
+        blocks: access.blocks,
         write_fault: Arc::new(move || match log.health() {
             LogHealth::Failing(cause) => Some(cause),
             LogHealth::Poisoned(cause) => Some(format!("{cause}; restart Firn")),
             LogHealth::Sound | LogHealth::NoRoom(_) => None,
         }),
-        snapshot: Arc::new(move |skips_head| {
-            let name = file_time::snapshot_name(&env);
-            kept.snapshot(&name, skips_head).map(|()| name)
-        }),
-        delete_series: Arc::new(move |request| deleting.delete_series(request)),
-        clean_tombstones: Arc::new(move || cleaning.clean_tombstones()),
+        snapshot: access.snapshot,
+        delete_series: access.delete_series,
+        clean_tombstones: access.clean_tombstones,
         collectors,
         alertmanagers: Arc::new(move || notifier.alertmanagers()),
         rule_editor: Arc::new(RuleFolder::new(parts.running)),
@@ -111,5 +115,54 @@ pub fn backend(parts: BackendParts) -> Backend {
         scrape_pools: Arc::new(move || scraping.pool_views()),
         outside: parts.rules.outside_url(),
         rules: parts.rules,
+    }
+}
+
+/// The functions of a [`Backend`] that read or change the store of one tenant, or all data.
+struct DataAccess {
+    stats: ReadHeadStats,
+    blocks: TenantProvider<Result<BlockStoreStats, Error>>,
+    snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
+    delete_series: DeleteSeries,
+    clean_tombstones: TenantProvider<Result<(), Error>>,
+}
+
+impl DataAccess {
+    fn new(parts: &BackendParts) -> Self {
+        match &parts.tenants {
+            Some(tenants) => Self::of_tenants(tenants),
+            None => Self::of_store(&parts.store, parts.env.clone()),
+        }
+    }
+
+    /// Returns the functions of a server whose store has one tenant.
+    fn of_store(store: &Arc<PartitionedStore>, env: Env) -> Self {
+        let (figures, blocks) = (store.clone(), store.clone());
+        let (deleting, cleaning, kept) = (store.clone(), store.clone(), store.clone());
+        Self {
+            stats: Arc::new(move |_, top| Ok(figures.stats(top))),
+            blocks: Arc::new(move |_| Ok(blocks.block_stats())),
+            snapshot: Arc::new(move |skips_head| {
+                let name = file_time::snapshot_name(&env);
+                kept.snapshot(&name, skips_head).map(|()| name)
+            }),
+            delete_series: Arc::new(move |request| deleting.delete_series(request)),
+            clean_tombstones: Arc::new(move |_| cleaning.clean_tombstones()),
+        }
+    }
+
+    /// Returns the functions of a server with a store per tenant. A snapshot fails: it would
+    /// contain one tenant only.
+    fn of_tenants(tenants: &Arc<TenantStores>) -> Self {
+        let (figures, blocks) = (tenants.clone(), tenants.clone());
+        let (deleting, cleaning) = (tenants.clone(), tenants.clone());
+        let text = "snapshots are not supported together with firn.multitenancy yet";
+        Self {
+            stats: Arc::new(move |tenant, top| figures.stats(tenant, top)),
+            blocks: Arc::new(move |tenant| blocks.block_stats(tenant)),
+            snapshot: Arc::new(move |_| Err(Error::new(ErrorKind::Invalid, text.to_owned()))),
+            delete_series: Arc::new(move |request| deleting.delete_series(request)),
+            clean_tombstones: Arc::new(move |tenant| cleaning.clean_tombstones(tenant)),
+        }
     }
 }

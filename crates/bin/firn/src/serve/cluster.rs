@@ -182,6 +182,7 @@ impl ClusterMember {
         let wait_max = self.settings.strong_wait;
         let reads = StrongSelect::new(node.logs(), store.clone(), wait_max);
         Ok(OpenedData {
+            tenants: None,
             reads: Arc::new(reads),
             partial: None,
             store,

@@ -1,12 +1,13 @@
 //! The main loop of a server: periodic work, signals, and changes of the configuration.
 
 use super::error::ServeError;
+use super::opened_data::OpenedData;
 use super::signals::SignalEvent;
-use super::store_settings::{late_window_ms, series_limits};
+use super::store_settings::{late_window_ms, limits_by_tenant, retention_of, series_limits};
 use super::subscribers::ConfigSubscribers;
 use super::{StartingServer, metadata, scraping};
-use firn_cluster::partitions::store::PartitionedStore;
 use firn_config::config::Config;
+use firn_model::tenant::TenantId;
 use firn_storage::store::RetentionLimits;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,6 @@ impl StartingServer {
         following: &ConfigSubscribers<'_>,
     ) -> Result<(), ServeError> {
         let ConfigSubscribers { data, pipeline, .. } = *following;
-        let store = &data.store;
         let mut retention = self.retention_limits();
         let mut tick = tokio::time::interval(TICK);
         let mut looking = tokio::time::interval(self.reload_every.unwrap_or(TICK).max(TICK));
@@ -36,7 +36,7 @@ impl StartingServer {
                     if let Some(fault) = data.fault() {
                         return Err(ServeError::LostPartition(fault));
                     }
-                    store.tick();
+                    data.tick();
                     pipeline.log_due_rejections();
                     following.rules.tick();
                     let pressure = self.pressure.clone();
@@ -50,13 +50,13 @@ impl StartingServer {
                     });
                     let state = pipeline.aggregation_bytes() + pipeline.deltas_bytes();
                     let state = state + pipeline.replicas_bytes();
-                    held.set(self.own_bytes + store.memory_bytes() + state);
+                    held.set(self.own_bytes + data.memory_bytes() + state);
                 }
                 _ = looking.tick(), if self.reload_every.is_some() => self.look_for_changes(),
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {
                     let config = configs.borrow_and_update().clone();
-                    self.keep_by_config(&mut retention, store);
+                    self.keep_by_config(&mut retention, data);
                     self.apply_config(&config, following);
                 }
                 wish = self.signals.next() => match wish {
@@ -73,12 +73,19 @@ impl StartingServer {
 
     /// Applies a new configuration to all parts that follow it.
     pub(super) fn apply_config(&self, config: &Arc<Config>, following: &ConfigSubscribers<'_>) {
-        let store = &following.data.store;
+        let OpenedData { store, tenants, .. } = following.data;
         if self.keeps_exemplars {
             store.set_exemplars_max(config.exemplars_max);
         }
-        store.set_late_window_ms(late_window_ms(config));
-        store.set_series_limits(series_limits(config));
+        let own = TenantId::anonymous();
+        store.set_late_window_ms(late_window_ms(config, &own));
+        store.set_series_limits(series_limits(config, &own));
+        if let Some(tenants) = tenants {
+            if self.keeps_exemplars {
+                tenants.set_exemplars_max(config.exemplars_max);
+            }
+            tenants.set_limits(limits_by_tenant(config, self.common_retention()));
+        }
         following.pipeline.set_overrides(config.overrides.clone());
         following.pipeline.set_translation(config.otlp.clone());
         if !self.scrapes_itself() {
@@ -96,15 +103,21 @@ impl StartingServer {
         spawn_blocking(move || running.reload_if_changed());
     }
 
-    /// Returns the retention limits of the active configuration.
-    fn retention_limits(&self) -> RetentionLimits {
+    /// Returns the retention limits of tenants without a retention time of their own.
+    pub(super) fn common_retention(&self) -> RetentionLimits {
         let rules = self.running.config().retention_rules.clone();
         (self.retention)().limits(rules)
     }
 
+    /// Returns the retention limits of the tenant `anonymous`.
+    fn retention_limits(&self) -> RetentionLimits {
+        let config = self.running.config();
+        retention_of(&config, self.common_retention(), &TenantId::anonymous())
+    }
+
     /// Applies the retention of a new configuration to the store, if it differs from the `known`
     /// one.
-    fn keep_by_config(&self, known: &mut RetentionLimits, store: &PartitionedStore) {
+    fn keep_by_config(&self, known: &mut RetentionLimits, data: &OpenedData) {
         let (retention, limits) = ((self.retention)(), self.retention_limits());
         if *known == limits {
             return;
@@ -118,6 +131,6 @@ impl StartingServer {
             );
         }
         known.clone_from(&limits);
-        store.set_retention(limits);
+        data.store.set_retention(limits);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::sending::RemoteWriteManager;
 use firn_cluster::partitions::store::PartitionedStore;
+use firn_cluster::tenants::TenantStores;
 use firn_ingest::Pipeline;
 use firn_ingest::metadata::FILE_NAME;
 use firn_model::env::Env;
@@ -83,4 +84,20 @@ pub fn set_metadata_sources(
         }
         batch
     });
+}
+
+/// Connects the metadata of pushes of each tenant with its store.
+pub fn set_tenant_sources(tenants: &TenantStores, pipeline: &Arc<Pipeline>) {
+    // A weak reference, because the pipeline holds the stores.
+    let pipeline = Arc::downgrade(pipeline);
+    tenants.set_metadata_source(Arc::new(move |tenant| {
+        let mut batch = MetadataBatch::default();
+        if let Some(pipeline) = pipeline.upgrade() {
+            let mut known = RemoteWriteMetadata::default();
+            let pushed = pipeline.metadata();
+            pushed.for_each_family(tenant, |name, said| known.add_family(name, said));
+            known.iter().for_each(|said| batch.push(said));
+        }
+        batch
+    }));
 }

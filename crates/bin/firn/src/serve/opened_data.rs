@@ -5,10 +5,11 @@ use super::cluster::peers::PeerMembership;
 use super::error::ServeError;
 use firn_cluster::node::ClusterNode;
 use firn_cluster::partitions::store::PartitionedStore;
+use firn_cluster::tenants::{TenantStoreSettings, TenantStores};
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
-use firn_model::store::Select;
+use firn_model::store::{Append, Select};
 use firn_storage::data_dir::DataDir;
 use firn_storage::store::{Store, StoreOptions};
 use std::sync::Arc;
@@ -23,6 +24,9 @@ pub struct OpenedData {
     /// Reads that leave out partitions without an answer, with a warning; `None` if no partition is
     /// at another node.
     pub partial: Option<Arc<dyn Select>>,
+    /// The stores of all tenants, of which `store` is that of `anonymous`; `None` without
+    /// multitenancy.
+    pub tenants: Option<Arc<TenantStores>>,
     /// The partitions with a log in a bucket, or `None` if the log is in the data folder.
     pub node: Option<Arc<ClusterNode>>,
     /// The membership among peers, or `None` for a server without peers.
@@ -30,6 +34,29 @@ pub struct OpenedData {
 }
 
 impl OpenedData {
+    /// Returns the store for appends: that of all tenants, if there are several.
+    pub fn writes(&self) -> Arc<dyn Append> {
+        match &self.tenants {
+            Some(tenants) => tenants.clone(),
+            None => self.store.clone(),
+        }
+    }
+
+    /// Schedules background work that is due in all stores.
+    pub fn tick(&self) {
+        self.store.tick();
+        if let Some(tenants) = self.tenants.clone() {
+            // Closing and opening stores waits for the disk.
+            spawn_blocking(move || tenants.tend());
+        }
+    }
+
+    /// Returns the memory of all open stores in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let tenants = self.tenants.as_ref();
+        self.store.memory_bytes() + tenants.map_or(0, |tenants| tenants.memory_bytes())
+    }
+
     /// Returns why this process has to end, if it has to: it lost a partition that only it leads,
     /// or its peers reject it.
     pub fn fault(&self) -> Option<String> {
@@ -43,12 +70,17 @@ impl OpenedData {
 /// Closes the data: hands off all partitions to peers, if there are any, then closes all stores.
 pub async fn close_data(
     peers: Option<PeerMembership>,
+    tenants: Option<Arc<TenantStores>>,
     store: Arc<PartitionedStore>,
 ) -> Result<Result<(), Error>, ServeError> {
     if let Some(peers) = peers {
         return Ok(peers.close().await);
     }
-    Ok(spawn_blocking(move || store.close()).await?)
+    Ok(spawn_blocking(move || match tenants {
+        Some(tenants) => tenants.close(),
+        None => store.close(),
+    })
+    .await?)
 }
 
 /// Locks the data folder. That of a server with its log elsewhere is scratch, and is emptied.
@@ -75,23 +107,43 @@ pub async fn open_data(
     env: &Env,
     options: &StoreOptions,
     budget: &Budget,
+    tenancy: Option<TenantStoreSettings>,
 ) -> Result<(OpenedData, Option<DataDir>), ServeError> {
     if let Some(member) = member {
         let data = member.open_data(env, options, budget).await?;
         return Ok((data, Some(dir)));
     }
     let (env, options) = (env.clone(), options.clone());
-    let opened = spawn_blocking(move || Store::open_in(dir, env, options));
-    let store = opened.await?.map_err(ServeError::Open)?;
-    let store = join_stores(vec![store])?;
+    let opened = spawn_blocking(move || open_stores(dir, env, options, tenancy));
+    let (store, tenants) = opened.await??;
     let data = OpenedData {
-        reads: store.clone(),
+        reads: match &tenants {
+            Some(tenants) => tenants.clone(),
+            None => store.clone(),
+        },
+        tenants,
         partial: None,
         store,
         node: None,
         peers: None,
     };
     Ok((data, None))
+}
+
+/// Opens the store in the data folder, and with `tenancy` those of all tenants.
+fn open_stores(
+    dir: DataDir,
+    env: Env,
+    options: StoreOptions,
+    tenancy: Option<TenantStoreSettings>,
+) -> Result<(Arc<PartitionedStore>, Option<Arc<TenantStores>>), ServeError> {
+    let store = Store::open_in(dir, env.clone(), options.clone()).map_err(ServeError::Open)?;
+    let store = join_stores(vec![store])?;
+    let Some(tenancy) = tenancy else {
+        return Ok((store, None));
+    };
+    let tenants = TenantStores::open(env, store.clone(), options, tenancy);
+    Ok((store, Some(tenants.map_err(ServeError::Open)?)))
 }
 
 /// Joins the stores of all partitions, which stay open until the process ends.

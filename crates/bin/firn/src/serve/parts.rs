@@ -24,9 +24,10 @@ use firn_rules::file::RuleFileOptions;
 use firn_server::ServerLimits;
 use firn_server::engine::PromqlEngine;
 use firn_server::parts::{
-    AppParts, ClusterControl, Lifecycle, Provider, QuerySettings, RuleDefaults, RuntimeInfo,
-    ServerSetting, WebSettings,
+    AppParts, ClusterControl, Lifecycle, ParseRelabelRules, Provider, QuerySettings, RuleDefaults,
+    RuntimeInfo, ServerSetting, WebSettings,
 };
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -108,7 +109,6 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
     let external = running.clone();
     let edited = running.clone();
     let reload = running.clone();
-    let (relabeled, ruled) = (running.clone(), running.clone());
     Ok(AppParts {
         limits: limits(settings, connections_max, memory.limit_bytes()),
         tracer,
@@ -121,17 +121,10 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
         web: web_settings(settings)?,
         build: version::build(),
         edits_rules: Arc::new(move || edited.config().rule_folder.is_some()),
-        flags: line
-            .values
-            .iter()
-            .map(|(n, v)| ((*n).to_owned(), v.clone()))
-            .collect(),
+        flags: flag_values(line),
         settings: server_settings(line),
-        rule_defaults: Arc::new(move || rule_defaults(&ruled)),
-        parse_relabel_rules: Arc::new(move |text| {
-            let names = relabeled.config().names;
-            parse_relabel_rules(text, names).map_err(|e| e.to_string())
-        }),
+        rule_defaults: rule_defaults(running.clone()),
+        parse_relabel_rules: relabel_parser(running.clone()),
         config: Arc::new(move || text.config().text.clone()),
         runtime: runtime_info(running.clone(), &env, &memory, retention, store),
         search: has(Feature::SearchApi).then_some(settings.search_limit_max),
@@ -156,6 +149,11 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
     })
 }
 
+fn flag_values(line: &CommandLine) -> BTreeMap<String, String> {
+    let values = line.values.iter();
+    values.map(|(n, v)| ((*n).to_owned(), v.clone())).collect()
+}
+
 /// Returns the flags with their values, in the order of the table.
 fn server_settings(line: &CommandLine) -> Vec<ServerSetting> {
     let value_of = |flag: &Flag| line.values.iter().find(|(name, _)| *name == flag.name);
@@ -167,7 +165,9 @@ fn server_settings(line: &CommandLine) -> Vec<ServerSetting> {
             default: flag.default,
             changed: value != flag.default,
             help: match flag.effect {
-                FlagEffect::Ignored => "Accepted for Prometheus's sake; has no effect.".to_owned(),
+                FlagEffect::Ignored => {
+                    "Has no effect. Accepted because Prometheus has it.".to_owned()
+                }
                 FlagEffect::Sets(_) => flag.full_help(),
             },
         })
@@ -175,16 +175,25 @@ fn server_settings(line: &CommandLine) -> Vec<ServerSetting> {
     settings.collect()
 }
 
-fn rule_defaults(running: &ActiveConfig) -> RuleDefaults {
-    let config = running.config();
-    RuleDefaults {
-        options: RuleFileOptions {
-            names: config.names,
-            features: running.features().language,
-            ..RuleFileOptions::default()
-        },
-        query_offset: config.rule_query_offset,
-    }
+fn rule_defaults(running: Arc<ActiveConfig>) -> Provider<RuleDefaults> {
+    Arc::new(move || {
+        let config = running.config();
+        RuleDefaults {
+            options: RuleFileOptions {
+                names: config.names,
+                features: running.features().language,
+                ..RuleFileOptions::default()
+            },
+            query_offset: config.rule_query_offset,
+        }
+    })
+}
+
+fn relabel_parser(running: Arc<ActiveConfig>) -> ParseRelabelRules {
+    Arc::new(move |text| {
+        let names = running.config().names;
+        parse_relabel_rules(text, names).map_err(|e| e.to_string())
+    })
 }
 
 fn query_settings(settings: &Settings, running: &Arc<ActiveConfig>) -> QuerySettings {
@@ -194,7 +203,7 @@ fn query_settings(settings: &Settings, running: &Arc<ActiveConfig>) -> QuerySett
         per_step_stats: settings.has_feature(Feature::PerStepStats),
         lookback_ms: settings.lookback.as_millis() as i64,
         samples_max: settings.query_samples_max,
-        limits: Arc::new(move || limits.config().query_limits.clone()),
+        limits: Arc::new(move |tenant| limits.config().query_limits_of(tenant)),
         default_subquery_step_ms: Arc::new(move || {
             interval.config().evaluation_interval.as_millis() as i64
         }),

@@ -50,6 +50,7 @@ impl RuleFolder {
         RuleFileOptions {
             ignores_unknown: false,
             is_of_ruler: true,
+            has_tenants: config.is_multitenant,
             names: config.names,
             features: self.running.features().language,
         }

@@ -22,7 +22,6 @@ use firn_config::config::Config;
 use firn_ingest::{InstantAge, Pipeline};
 use firn_model::env::Env;
 use firn_model::sync::lock;
-use firn_model::tenant::TenantId;
 use firn_rules::alert::Alert;
 use firn_rules::alerts::RestoreSettings;
 use firn_rules::group::RuleGroup;
@@ -116,7 +115,6 @@ pub struct RuleDependencies {
 struct RuleManagerState {
     around: RuleDependencies,
     flags: RuleFlags,
-    tenant: TenantId,
     /// Persistent state of the groups, or `None` if it cannot be stored.
     journal: Option<Arc<Mutex<RuleJournal>>>,
     /// Permits for evaluating a rule concurrently with another one of its group.
@@ -171,7 +169,6 @@ impl RuleManager {
             Err(_) => None,
         };
         let shared = RuleManagerState {
-            tenant: TenantId::anonymous(),
             journal,
             extra: Semaphore::new(flags.evaluations_max),
             turns: Semaphore::new(flags.queries_max.max(1)),

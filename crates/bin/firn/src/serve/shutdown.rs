@@ -11,6 +11,7 @@ use super::signals::Signals;
 use super::spans::SpanExportManager;
 use super::{aggregating, metadata};
 use firn_cluster::partitions::store::PartitionedStore;
+use firn_cluster::tenants::TenantStores;
 use firn_ingest::Pipeline;
 use firn_scrape::ScrapeManager;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub(super) struct ShutdownSequence {
     pub(super) sending: Arc<RemoteWriteManager>,
     pub(super) spans: Arc<SpanExportManager>,
     pub(super) store: Arc<PartitionedStore>,
+    /// The stores of all tenants, if there are several.
+    pub(super) tenants: Option<Arc<TenantStores>>,
     pub(super) peers: Option<PeerMembership>,
 }
 
@@ -57,6 +60,7 @@ impl ShutdownSequence {
             sending,
             spans,
             store,
+            tenants,
             peers,
         } = self;
         scraping.stop_all().await;
@@ -71,6 +75,8 @@ impl ShutdownSequence {
             metadata::store_if_due(&pipeline, true);
         })
         .await?;
-        close_data(peers, store).await?.map_err(ServeError::Close)
+        close_data(peers, tenants, store)
+            .await?
+            .map_err(ServeError::Close)
     }
 }

@@ -1,16 +1,19 @@
 //! Settings of the store, derived from flags, config and the available memory.
 
 use crate::serve::{metadata, rules};
+use firn_cluster::tenants::{LimitsOfTenant, TenantStoreLimits, TenantStoreSettings};
 use firn_config::Settings;
 use firn_config::config::{Config, WalSync};
 use firn_config::features::Feature;
 use firn_model::shares::BudgetShares;
 use firn_model::tenant::TenantId;
 use firn_storage::store::{
-    self, NewSeriesBudget, SealingThread, SeriesLimits, StoreOptions, StoreSyncMode,
+    NewSeriesBudget, RetentionLimits, SealingThread, SeriesLimits, StoreOptions, StoreSyncMode,
 };
 use firn_wire::remote_write::KEY_FORMAT;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Memory in bytes of a series with its labels, its index entry and its open chunk: a quarter more
 /// than one with eleven labels and eighty samples. When the head's share of memory is full, new
@@ -34,10 +37,12 @@ pub fn list_snapshot_files() -> Vec<PathBuf> {
 pub fn store_options(
     settings: &Settings,
     config: &Config,
-    retention: store::RetentionLimits,
+    retention: RetentionLimits,
     shares: &BudgetShares,
 ) -> StoreOptions {
     let defaults = StoreOptions::new(&settings.data_dir);
+    let own = TenantId::anonymous();
+    let retention = retention_of(config, retention, &own);
     StoreOptions {
         key_format: KEY_FORMAT,
         sync: match config.wal_sync {
@@ -49,7 +54,7 @@ pub fn store_options(
         retention_rules: retention.rules,
         retention_bytes: retention.bytes,
         retention_percent: retention.percent,
-        late_window_ms: late_window_ms(config),
+        late_window_ms: late_window_ms(config, &own),
         duplicates: config.duplicates,
         beside: list_snapshot_files(),
         series_max: shares.head / SERIES_BYTES,
@@ -82,9 +87,9 @@ fn log_segment_bytes(usual: u64, head: usize) -> u64 {
     usual.min(fitting as u64)
 }
 
-/// Returns the limits of series: those of the tenant that owns the store, or of the config.
-pub fn series_limits(config: &Config) -> SeriesLimits {
-    let of_tenant = config.overrides.limits_of(&TenantId::anonymous());
+/// Returns the limits of series of a tenant: its own, or those of the config.
+pub fn series_limits(config: &Config, tenant: &TenantId) -> SeriesLimits {
+    let of_tenant = config.overrides.limits_of(tenant);
     let limits = config.new_series;
     let all = of_tenant.new_series_max.or(limits.all);
     SeriesLimits {
@@ -97,9 +102,46 @@ pub fn series_limits(config: &Config) -> SeriesLimits {
     }
 }
 
-/// Returns the maximum lateness of accepted samples behind the newest one, in milliseconds.
-pub fn late_window_ms(config: &Config) -> i64 {
-    i64::try_from(config.late_window.as_millis()).unwrap_or(i64::MAX)
+/// Returns the limits of every tenant. `retention` is that of tenants without one of their own.
+pub fn limits_by_tenant(config: &Arc<Config>, retention: RetentionLimits) -> LimitsOfTenant {
+    let config = config.clone();
+    Arc::new(move |tenant| TenantStoreLimits {
+        series: series_limits(&config, tenant),
+        late_window_ms: late_window_ms(&config, tenant),
+        retention: retention_of(&config, retention.clone(), tenant),
+    })
+}
+
+/// Returns the settings of the stores of tenants, or `None` without multitenancy.
+pub fn tenancy(config: &Arc<Config>, retention: RetentionLimits) -> Option<TenantStoreSettings> {
+    config.is_multitenant.then(|| TenantStoreSettings {
+        idle_after: config.tenant_idle_time,
+        limits: limits_by_tenant(config, retention),
+    })
+}
+
+/// Returns the retention limits of a tenant: `common`, with its own time if it has one.
+pub fn retention_of(
+    config: &Config,
+    common: RetentionLimits,
+    tenant: &TenantId,
+) -> RetentionLimits {
+    let own = config.overrides.limits_of(tenant).retention;
+    RetentionLimits {
+        time_ms: own.map_or(common.time_ms, to_ms),
+        ..common
+    }
+}
+
+/// Returns the maximum lateness of accepted samples of a tenant behind the newest one, in
+/// milliseconds.
+pub fn late_window_ms(config: &Config, tenant: &TenantId) -> i64 {
+    let own = config.overrides.limits_of(tenant).late_window;
+    to_ms(own.unwrap_or(config.late_window))
+}
+
+fn to_ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Returns whether the command line enables the storage of exemplars.

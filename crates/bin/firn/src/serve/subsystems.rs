@@ -19,19 +19,36 @@ use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::metrics::Collect;
 use firn_model::shares::BudgetShares;
 use firn_model::store::Append;
+use firn_model::tenant::TenantId;
 use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
 use std::sync::Arc;
 use tokio::task::{JoinSet, spawn_blocking};
 
+/// Connects the sources of metadata with the receivers of `sending` and with all stores.
+pub(super) fn connect_metadata(
+    data: &OpenedData,
+    sending: &RemoteWriteManager,
+    pipeline: &Arc<Pipeline>,
+    scraping: &Arc<ScrapeManager>,
+) {
+    metadata::set_metadata_sources(&data.store, sending, pipeline, scraping);
+    if let Some(tenants) = &data.tenants {
+        metadata::set_tenant_sources(tenants, pipeline);
+    }
+    if let Some(peers) = &data.peers {
+        peers.set_metadata_sources(pipeline, scraping);
+    }
+}
+
 impl StartingServer {
     /// Creates the pipeline of samples into `store`, or only to the receivers of an agent.
-    pub(super) fn pipeline(&self, store: &Arc<PartitionedStore>) -> Pipeline {
+    pub(super) fn pipeline(&self, data: &OpenedData) -> Pipeline {
         let features = self.running.features();
         let into: Arc<dyn Append> = if features.is_agent {
             Arc::new(DiscardingStore)
         } else {
-            store.clone()
+            data.writes()
         };
         let pipeline = Pipeline::new(
             into,
@@ -43,7 +60,8 @@ impl StartingServer {
         .with_zero_samples(features.start_times.make_zeros)
         .with_otlp_settings(features.deltas, self.lookback);
         let config = self.running.config();
-        store.set_series_limits(series_limits(&config));
+        let limits = series_limits(&config, &TenantId::anonymous());
+        data.store.set_series_limits(limits);
         pipeline.set_overrides(config.overrides.clone());
         pipeline.set_translation(config.otlp.clone());
         pipeline

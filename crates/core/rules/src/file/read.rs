@@ -6,6 +6,7 @@ use super::{
     GroupDefinition, RuleDefinition, RuleFile, RuleFileOptions, RuleKeyPositions, RuleParseError,
     Texts,
 };
+use firn_model::tenant::TenantId;
 use firn_model::units::parse_duration;
 use firn_yaml::scalar::{YamlScalar, interpret_scalar, parse_bool};
 use firn_yaml::{YamlEntry, YamlNode, YamlValue};
@@ -77,6 +78,7 @@ impl RuleFileReader {
                 "align_evaluation_time_on_interval" if is_of_ruler => {
                     group.is_aligned = self.read_flag(value, "align_evaluation_time_on_interval");
                 }
+                "tenant" if self.options.has_tenants => group.tenant = self.read_tenant(value),
                 "source_tenants" if is_of_ruler => {
                     if !self.read_items(value, "source_tenants").is_empty() {
                         group.ignored.push("source_tenants");
@@ -88,6 +90,13 @@ impl RuleFileReader {
         // `evaluation_delay` is Mimir's older name of `query_offset`.
         group.query_offset = group.query_offset.or(evaluation_delay);
         group
+    }
+
+    fn read_tenant(&mut self, value: &YamlNode) -> Option<TenantId> {
+        let id = self.read_text(value, "tenant");
+        let tenant = TenantId::new(&id);
+        let tenant = tenant.map_err(|e| RuleParseError::with_position(value.place, e.message));
+        tenant.map_err(|e| self.errors.push(e)).ok()
     }
 
     pub(super) fn read_rule(&mut self, node: &YamlNode) -> RuleDefinition {

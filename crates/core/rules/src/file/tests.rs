@@ -159,6 +159,25 @@ fn parse_unknown_keys_names_each_with_its_place() {
 }
 
 #[test]
+fn parse_takes_the_tenant_of_a_group_where_there_are_tenants() {
+    let options = RuleFileOptions {
+        has_tenants: true,
+        ..RuleFileOptions::default()
+    };
+    let text = "groups: [{name: a, tenant: x}, {name: b}]";
+    let groups = parse(text, options).unwrap().groups;
+    let tenants = groups.iter().map(|group| group.tenant.as_ref());
+    let tenants: Vec<_> = tenants.map(|id| id.map(|id| id.as_str())).collect();
+    assert_eq!(tenants, [Some("x"), None]);
+    let error = |text, options| parse(text, options).unwrap_err()[0].to_string();
+    let unknown = "1:20: field tenant not found in type rulefmt.RuleGroup";
+    assert_eq!(error(text, RuleFileOptions::default()), unknown);
+    let wrong = "groups: [{name: a, tenant: ..}]";
+    let why = "1:28: tenant id is not allowed: \"..\"";
+    assert_eq!(error(wrong, options), why);
+}
+
+#[test]
 fn parse_keys_of_a_ruler_takes_them_where_a_ruler_has_them() {
     let text = "groups: [{name: a, source_tenants: [x], evaluation_delay: 1m,
         align_evaluation_time_on_interval: true}, {name: b, evaluation_delay: 1m,

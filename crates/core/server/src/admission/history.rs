@@ -1,4 +1,5 @@
-//! Queries that have ended: a list of the newest ones, and totals by expression.
+//! Queries that have ended: a list of the newest ones, and totals by tenant and
+//! expression.
 //!
 //! ```text
 //! end of a query -> ring of the newest queries              (query_history)
@@ -10,6 +11,7 @@
 
 use super::run::QueryRun;
 use firn_model::sample::TimestampMs;
+use firn_model::tenant::TenantId;
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
@@ -30,7 +32,7 @@ const PERIOD: Duration = Duration::from_secs(30 * 60);
 pub(crate) struct EndedQuery {
     /// Expression, truncated to the size of a record.
     pub(crate) expression: Arc<str>,
-    pub(crate) tenant: String,
+    pub(crate) tenant: TenantId,
     pub(crate) client: String,
     pub(crate) started: TimestampMs,
     pub(crate) duration: Duration,
@@ -50,13 +52,14 @@ impl QueryTotal {
         Duration::from_nanos(nanos as u64)
     }
 
-    fn add(&mut self, other: QueryTotal) {
+    /// Adds the queries of `other`.
+    pub(crate) fn add(&mut self, other: QueryTotal) {
         self.count += other.count;
         self.duration += other.duration;
     }
 }
 
-type QueryTotals = HashMap<Arc<str>, QueryTotal>;
+type QueryTotals = HashMap<(TenantId, Arc<str>), QueryTotal>;
 
 /// The history of ended queries. Belongs to the registry.
 #[derive(Debug, Default)]
@@ -80,7 +83,7 @@ impl QueryHistory {
             now,
             EndedQuery {
                 expression: question.expression.as_str().into(),
-                tenant: question.tenant.as_str().to_owned(),
+                tenant: question.tenant.clone(),
                 client: question.client.clone(),
                 started: run.started,
                 duration: now.saturating_sub(run.begun),
@@ -94,13 +97,14 @@ impl QueryHistory {
             count: 1,
             duration: ended.duration,
         };
-        match self.current.get_mut(&ended.expression) {
+        let key = (ended.tenant.clone(), ended.expression.clone());
+        match self.current.get_mut(&key) {
             Some(known) => known.add(total),
             None => {
                 if self.current.len() == TOTALS_MAX {
                     remove_shortest(&mut self.current);
                 }
-                self.current.insert(ended.expression.clone(), total);
+                self.current.insert(key, total);
             }
         }
         if self.ended.len() == ENDED_MAX {
@@ -120,20 +124,28 @@ impl QueryHistory {
         }
     }
 
-    /// Returns up to `limit` queries whose expression contains `text`, the newest first.
-    pub(super) fn find(&self, text: &str, limit: usize) -> Vec<EndedQuery> {
+    /// Returns up to `limit` queries of matching tenants whose expression contains `text`, the
+    /// newest first.
+    pub(super) fn find(
+        &self,
+        text: &str,
+        limit: usize,
+        is_of: impl Fn(&TenantId) -> bool,
+    ) -> Vec<EndedQuery> {
         let newest = self.ended.iter().rev();
-        let found = newest.filter(|ended| ended.expression.contains(text));
+        let is_found =
+            |ended: &&EndedQuery| ended.expression.contains(text) && is_of(&ended.tenant);
+        let found = newest.filter(is_found);
         found.take(limit).cloned().collect()
     }
 
     /// Returns the totals of the current period and the one before, at `now` on the monotonic
     /// clock.
-    pub(super) fn totals(&mut self, now: Duration) -> Vec<(Arc<str>, QueryTotal)> {
+    pub(super) fn totals(&mut self, now: Duration) -> Vec<((TenantId, Arc<str>), QueryTotal)> {
         self.start_period(now);
         let mut totals = self.current.clone();
-        for (expression, total) in &self.before {
-            totals.entry(expression.clone()).or_default().add(*total);
+        for (key, total) in &self.before {
+            totals.entry(key.clone()).or_default().add(*total);
         }
         totals.into_iter().collect()
     }
@@ -141,8 +153,8 @@ impl QueryHistory {
 
 fn remove_shortest(totals: &mut QueryTotals) {
     let shortest = totals.iter().min_by_key(|(_, total)| total.duration);
-    if let Some(expression) = shortest.map(|(expression, _)| expression.clone()) {
-        totals.remove(&expression);
+    if let Some(key) = shortest.map(|(key, _)| key.clone()) {
+        totals.remove(&key);
     }
 }
 
@@ -153,7 +165,7 @@ mod tests {
     fn ended(expression: &str, started: TimestampMs, seconds: u64) -> EndedQuery {
         EndedQuery {
             expression: expression.into(),
-            tenant: "anonymous".to_owned(),
+            tenant: TenantId::anonymous(),
             client: "10.0.0.1".to_owned(),
             started,
             duration: Duration::from_secs(seconds),
@@ -162,7 +174,9 @@ mod tests {
 
     fn total(history: &mut QueryHistory, now: u64, expression: &str) -> Option<(u64, u64)> {
         let totals = history.totals(Duration::from_secs(now));
-        let found = totals.into_iter().find(|(known, _)| **known == *expression);
+        let found = totals
+            .into_iter()
+            .find(|((_, known), _)| **known == *expression);
         found.map(|(_, total)| (total.count, total.duration.as_secs()))
     }
 
@@ -174,14 +188,15 @@ mod tests {
             history.push(Duration::ZERO, ended(expression, i, 1));
         }
         assert_eq!(history.ended.len(), ENDED_MAX);
-        let found = history.find("up", 2);
+        let found = history.find("up", 2, |_| true);
         let newest = ENDED_MAX as i64 + 8;
         assert_eq!(
             found,
             [ended("sum(up)", newest, 1), ended("sum(up)", newest - 2, 1)]
         );
-        assert_eq!(history.find("", usize::MAX).len(), ENDED_MAX);
-        assert!(history.find("down", 10).is_empty());
+        assert_eq!(history.find("", usize::MAX, |_| true).len(), ENDED_MAX);
+        assert!(history.find("", 10, |_| false).is_empty());
+        assert!(history.find("down", 10, |_| true).is_empty());
     }
 
     #[test]

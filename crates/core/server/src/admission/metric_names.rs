@@ -4,6 +4,7 @@
 
 use super::run::QueryRun;
 use firn_model::sample::TimestampMs;
+use firn_model::tenant::TenantId;
 use std::collections::HashMap;
 
 /// Maximum number of names. A new name beyond it replaces the one that was selected longest ago.
@@ -27,29 +28,25 @@ pub(crate) struct MetricNameStat {
 
 /// Selections by metric name. Belongs to the registry.
 #[derive(Debug, Default)]
-pub(super) struct MetricNameStats(HashMap<String, MetricNameStat>);
+pub(super) struct MetricNameStats(HashMap<(TenantId, String), MetricNameStat>);
 
 impl MetricNameStats {
     /// Adds a selection of `name` by the query `run` at `now`.
     pub(super) fn add(&mut self, name: &[u8], run: &QueryRun, now: TimestampMs) {
         if let Ok(name) = str::from_utf8(name) {
-            self.push(name, &run.question.expression, now);
+            self.push(&run.question.tenant, name, &run.question.expression, now);
         }
     }
 
-    fn push(&mut self, name: &str, expression: &str, now: TimestampMs) {
+    fn push(&mut self, tenant: &TenantId, name: &str, expression: &str, now: TimestampMs) {
         if name.len() > TEXT_BYTES_MAX {
             return;
         }
-        if !self.0.contains_key(name) {
-            if self.0.len() == NAMES_MAX {
-                self.remove_oldest();
-            }
-            self.0.insert(name.to_owned(), MetricNameStat::default());
+        let key = (tenant.clone(), name.to_owned());
+        if !self.0.contains_key(&key) && self.0.len() == NAMES_MAX {
+            self.remove_oldest();
         }
-        let Some(stat) = self.0.get_mut(name) else {
-            return;
-        };
+        let stat = self.0.entry(key).or_default();
         stat.count += 1;
         stat.last = now;
         let expression = &expression[..expression.floor_char_boundary(TEXT_BYTES_MAX)];
@@ -63,16 +60,16 @@ impl MetricNameStats {
 
     fn remove_oldest(&mut self) {
         let oldest = self.0.iter().min_by_key(|(_, stat)| stat.last);
-        if let Some(name) = oldest.map(|(name, _)| name.clone()) {
-            self.0.remove(&name);
+        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+            self.0.remove(&key);
         }
     }
 
     /// Returns all names with their selections, in any order.
-    pub(super) fn all(&self) -> Vec<(String, MetricNameStat)> {
+    pub(super) fn all(&self) -> Vec<((TenantId, String), MetricNameStat)> {
         let pairs = self.0.iter();
         pairs
-            .map(|(name, stat)| (name.clone(), stat.clone()))
+            .map(|(key, stat)| (key.clone(), stat.clone()))
             .collect()
     }
 }
@@ -88,9 +85,14 @@ mod tests {
             .iter()
             .enumerate()
         {
-            stats.push("up", expression, i as i64);
+            stats.push(&TenantId::anonymous(), "up", expression, i as i64);
         }
-        stats.push(&"x".repeat(TEXT_BYTES_MAX + 1), "long", 9);
+        stats.push(
+            &TenantId::anonymous(),
+            &"x".repeat(TEXT_BYTES_MAX + 1),
+            "long",
+            9,
+        );
         let expressions = ["sum(up)", "max(up)", "min(up)"]
             .map(str::to_owned)
             .to_vec();
@@ -99,19 +101,26 @@ mod tests {
             last: 4,
             expressions,
         };
-        assert_eq!(stats.all(), [("up".to_owned(), stat)]);
+        assert_eq!(
+            stats.all(),
+            [((TenantId::anonymous(), "up".to_owned()), stat)]
+        );
     }
 
     #[test]
     fn metric_name_beyond_the_limit_replaces_the_one_selected_longest_ago() {
         let mut stats = MetricNameStats::default();
         for i in 0..NAMES_MAX {
-            stats.push(&format!("m{i}"), "e", 10 + i as i64);
+            stats.push(&TenantId::anonymous(), &format!("m{i}"), "e", 10 + i as i64);
         }
-        stats.push("m0", "e", i64::MAX);
-        stats.push("new", "e", 0);
+        stats.push(&TenantId::anonymous(), "m0", "e", i64::MAX);
+        stats.push(&TenantId::anonymous(), "new", "e", 0);
         assert_eq!(stats.0.len(), NAMES_MAX);
-        let has = |name: &str| stats.0.contains_key(name);
+        let has = |name: &str| {
+            stats
+                .0
+                .contains_key(&(TenantId::anonymous(), name.to_owned()))
+        };
         assert!(has("m0") && has("new") && !has("m1") && has("m2"));
     }
 }

@@ -95,7 +95,7 @@ impl QueryRunner {
         deadline: Instant,
         job: impl FnOnce(&Arc<QueryRun>) -> T + Send + 'static,
     ) -> Result<T, QueryAbortReason> {
-        let (slot, place) = self.wait_for_place(&run, deadline).await?;
+        let (slots, place) = self.wait_for_place(&run, deadline).await?;
         let cancel = CancelOnDrop(run.clone());
         let (metrics, started) = (self.metrics.clone(), run.clone());
         let running = spawn_blocking(move || {
@@ -103,7 +103,7 @@ impl QueryRunner {
             started.set_phase(QueryPhase::Evaluate);
             let entry = write_down(&active, place.number(), &started);
             let outcome = job(&started);
-            drop((running, entry, place, slot));
+            drop((running, entry, place, slots));
             outcome
         });
         let outcome = tokio::select! {
@@ -134,15 +134,16 @@ impl QueryRunner {
         &self,
         run: &QueryRun,
         deadline: Instant,
-    ) -> Result<(Option<OwnedSemaphorePermit>, QueryPermit), QueryAbortReason> {
+    ) -> Result<(Vec<OwnedSemaphorePermit>, QueryPermit), QueryAbortReason> {
         let _waiting = self.metrics.queries_waiting.enter();
-        let slot = tokio::select! {
+        let slots = tokio::select! {
             biased;
             () = run.ended() => return Err(QueryAbortReason::Ended),
-            slot = timeout_at(deadline, self.tenants.enter(run)) => slot,
+            slots = timeout_at(deadline, self.tenants.enter(run)) => slots,
         };
-        let queries_max = run.queries_max().unwrap_or_default();
-        let slot = slot.map_err(|_| QueryAbortReason::WaitingForTenant(queries_max))?;
+        let queries_max = run.queries_max().iter().map(|of_tenant| of_tenant.1).min();
+        let refusal = QueryAbortReason::WaitingForTenant(queries_max.unwrap_or_default());
+        let slots = slots.map_err(|_| refusal)?;
         let place = self.queue.enter(run.question.line.clone());
         let place = tokio::select! {
             biased;
@@ -151,7 +152,7 @@ impl QueryRunner {
         };
         let place = place.map_err(|_| QueryAbortReason::Waiting)?;
         let place = place.inspect_err(|_| self.metrics.queries_refused.inc())?;
-        Ok((slot, place))
+        Ok((slots, place))
     }
 
     /// Waits for a query and checks memory periodically. The check runs on a blocking thread,

@@ -10,6 +10,7 @@ use super::question::RequestedQuery;
 use super::run::{QueryAllowance, QueryRun};
 use firn_model::env::Clock;
 use firn_model::sync::lock;
+use firn_model::tenant::TenantId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -69,9 +70,15 @@ impl QueryRegistry {
         state.history.add(run, now);
     }
 
-    /// Returns up to `limit` ended queries whose expression contains `text`, the newest first.
-    pub(crate) fn find_ended(&self, text: &str, limit: usize) -> Vec<EndedQuery> {
-        lock(&self.state).history.find(text, limit)
+    /// Returns up to `limit` ended queries of matching tenants whose expression contains `text`,
+    /// the newest first.
+    pub(crate) fn find_ended(
+        &self,
+        text: &str,
+        limit: usize,
+        is_of: impl Fn(&TenantId) -> bool,
+    ) -> Vec<EndedQuery> {
+        lock(&self.state).history.find(text, limit, is_of)
     }
 
     /// Counts a look-up of series with the metric name `name` by the query `run`.
@@ -80,13 +87,13 @@ impl QueryRegistry {
         lock(&self.state).metric_names.add(name, run, now);
     }
 
-    /// Returns the metric names that queries have selected, in any order.
-    pub(crate) fn metric_names(&self) -> Vec<(String, MetricNameStat)> {
+    /// Returns the metric names that queries of each tenant have selected, in any order.
+    pub(crate) fn metric_names(&self) -> Vec<((TenantId, String), MetricNameStat)> {
         lock(&self.state).metric_names.all()
     }
 
-    /// Returns the totals of ended queries by expression.
-    pub(crate) fn totals(&self) -> Vec<(Arc<str>, QueryTotal)> {
+    /// Returns the totals of ended queries by tenant and expression.
+    pub(crate) fn totals(&self) -> Vec<((TenantId, Arc<str>), QueryTotal)> {
         lock(&self.state).history.totals(self.clock.monotonic())
     }
 }

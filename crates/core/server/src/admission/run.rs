@@ -70,8 +70,9 @@ pub(crate) struct QueryAllowance {
     pub(crate) budget: Budget,
     /// Maximum number of samples that the query may read from the store.
     pub(crate) samples_max: u64,
-    /// Maximum number of queries of the tenant that run at one time.
-    pub(crate) queries_max: Option<usize>,
+    /// Maximum number of queries that run at one time, for each tenant of the query with such a
+    /// limit.
+    pub(crate) queries_max: Vec<(TenantId, usize)>,
     /// Maximum time for which queries of the tenant wait and run, if the tenant has one.
     pub(crate) timeout: Option<Duration>,
 }
@@ -127,9 +128,10 @@ impl QueryRun {
         &self.cancel
     }
 
-    /// Returns the maximum number of queries of the tenant that run at one time.
-    pub(crate) fn queries_max(&self) -> Option<usize> {
-        self.allowance.queries_max
+    /// Returns the maximum number of queries that run at one time, for each tenant of the query
+    /// with such a limit, in the order of tenants.
+    pub(crate) fn queries_max(&self) -> &[(TenantId, usize)] {
+        &self.allowance.queries_max
     }
 
     /// Returns the time limit of the tenant as text, if it has passed.

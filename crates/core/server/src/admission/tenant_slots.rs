@@ -24,15 +24,19 @@ struct TenantPlaces {
 pub(super) struct TenantSlots(Arc<Mutex<BTreeMap<TenantId, TenantPlaces>>>);
 
 impl TenantSlots {
-    /// Waits for a place of the tenant of `run`. Returns `None` at once without a limit.
-    pub(super) async fn enter(&self, run: &QueryRun) -> Option<OwnedSemaphorePermit> {
-        let max = run.queries_max()?.min(Semaphore::MAX_PERMITS);
+    /// Waits for a place of each tenant of `run` that has a limit. All queries wait for tenants in
+    /// the same order, so that no two of them wait for each other.
+    pub(super) async fn enter(&self, run: &QueryRun) -> Vec<OwnedSemaphorePermit> {
+        let mut places = Vec::new();
         if run.question.line == QueueClient::Rules {
-            return None;
+            return places;
         }
-        let free = self.places(&run.question.tenant, max);
-        // The semaphore is never closed.
-        free.acquire_owned().await.ok()
+        for (tenant, max) in run.queries_max() {
+            let free = self.places(tenant, (*max).min(Semaphore::MAX_PERMITS));
+            // The semaphore is never closed.
+            places.extend(free.acquire_owned().await);
+        }
+        places
     }
 
     fn places(&self, tenant: &TenantId, max: usize) -> Arc<Semaphore> {

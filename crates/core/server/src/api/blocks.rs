@@ -11,8 +11,13 @@ use serde::Serialize;
 /// Returns all blocks, sorted by time, with statistics of each and the state of running cuts and
 /// compactions.
 pub(crate) async fn blocks(call: ApiCall) -> Result<Response, ApiFailure> {
-    let list = call.backend.blocks.clone();
-    status::run_and_respond(&call, move |_| Ok(BlocksDocument::from(list()))).await
+    call.require_one_tenant()?;
+    let (list, tenant) = (call.backend.blocks.clone(), call.tenant.clone());
+    status::run_and_respond(&call, move |_| {
+        let blocks = list(&tenant).map_err(ApiFailure::execution)?;
+        Ok(BlocksDocument::from(blocks))
+    })
+    .await
 }
 
 /// Upstream's field `blocks`, and Firn's extension.

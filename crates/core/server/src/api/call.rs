@@ -8,12 +8,14 @@ use crate::admission::question::{ActiveQueryRange, RequestedQuery};
 use crate::admission::queue::QueueClient;
 use crate::admission::run::{QueryPhase, QueryRun};
 use crate::app::{BackendNotReady, ServerApp};
+use crate::federated::FederatedStore;
 use crate::http::failure::ApiFailure;
 use crate::http::measured::measure;
 use crate::http::produce::{ResponseEncoding, ResponseProducer, respond_of_query};
 use crate::metrics::ServerEndpoint;
 use crate::parts::Backend;
 use crate::query_log::QueryOrigin;
+use crate::tenancy::{require_one, require_operator};
 use crate::traced::trace_store;
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
@@ -63,7 +65,7 @@ impl ApiCall {
         endpoint: ServerEndpoint,
         request: Request,
     ) -> Result<Self, ApiFailure> {
-        let tenant = app.tenant(request.headers())?;
+        let tenant = app.tenants(request.headers())?;
         let span = request.extensions().get::<SpanContext>().cloned();
         let grant = request.extensions().get::<Arc<AccessGrant>>().cloned();
         let line = line(app, &tenant, &request);
@@ -73,7 +75,8 @@ impl ApiCall {
         let path = request.uri().path().to_owned();
         let backend = consistent(backend, &request)?;
         let form = read_form(app, endpoint, request).await?;
-        let backend = visible(partial(backend, &form)?, grant)?;
+        let backend = federated(partial(backend, &form)?, &tenant);
+        let backend = visible(backend, grant)?;
         Ok(Self {
             backend: trace_backend(backend, span.as_ref()),
             span,
@@ -95,7 +98,7 @@ impl ApiCall {
         &self,
         job: impl FnOnce(&Arc<QueryRun>) -> Result<T, ApiFailure> + Send + 'static,
     ) -> Result<T, ApiFailure> {
-        let deadline = Instant::now() + self.app.query_timeout();
+        let deadline = Instant::now() + self.app.query_timeout(&self.tenant);
         self.compute_over(None, deadline, |run, _| job(run)).await
     }
 
@@ -177,6 +180,22 @@ impl ApiCall {
         // A handler that looks several things up is listed with the first of them.
         let _ = self.run.set(run.clone());
         Ok(run)
+    }
+
+    /// Fails if the request names several tenants.
+    pub(crate) fn require_one_tenant(&self) -> Result<(), ApiFailure> {
+        require_one(&self.tenant)
+    }
+
+    /// Fails if the request names another tenant than `anonymous`, that of the operator.
+    pub(crate) fn require_operator(&self) -> Result<(), ApiFailure> {
+        require_operator(&self.tenant)
+    }
+
+    /// Returns whether the request may see data of `tenant`: one that it names, or any without
+    /// multitenancy.
+    pub(crate) fn has_tenant(&self, tenant: &TenantId) -> bool {
+        !self.app.parts.multitenancy || self.tenant.members().contains(tenant)
     }
 
     /// Returns the trace context of the request; `None` if it is not traced.
@@ -261,6 +280,19 @@ fn partial(backend: Arc<Backend>, form: &RequestForm) -> Result<Arc<Backend>, Ap
             "invalid parameter \"partial\": expected true or false, got {value:?}"
         ))),
     }
+}
+
+/// Returns the backend whose reads join the tenants of the request, if there are several.
+fn federated(backend: Arc<Backend>, tenant: &TenantId) -> Arc<Backend> {
+    if !tenant.is_joined() {
+        return backend;
+    }
+    let joined = |store: &Arc<dyn Select>| Arc::new(FederatedStore::new(store.clone()));
+    Arc::new(Backend {
+        store: joined(&backend.store),
+        local: joined(&backend.local),
+        ..Backend::clone(&backend)
+    })
 }
 
 /// Returns the backend, limited to the series that the credentials of the request may see.

@@ -322,7 +322,7 @@ async fn respond(
         let now = app.parts.env.clock.now_ms();
         let asked = CardinalityRequest::read(&call, endpoint, now)?;
         let (app, store, tenant) = (app.clone(), call.backend.store.clone(), call.tenant.clone());
-        let deadline = Instant::now() + app.query_timeout();
+        let deadline = Instant::now() + app.query_timeout(&call.tenant);
         let texts = [asked.selector.clone()];
         let document = call.compute_asking(&texts, deadline, move |run| {
             let clock = app.parts.env.clock.clone();

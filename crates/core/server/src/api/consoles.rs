@@ -96,7 +96,7 @@ async fn answer(
         return Err(ApiFailure::bad_data(error));
     }
     let job = job(&call, path.clone(), texts);
-    let deadline = Instant::now() + app.query_timeout();
+    let deadline = Instant::now() + app.query_timeout(&call.tenant);
     let asked = [format!("{PREFIX}{path}")];
     let text = call.compute_asking(&asked, deadline, job).await?;
     let media = media::by_start(text.start());
@@ -191,7 +191,7 @@ fn job(
             local: backend.local.clone(),
             env: app.parts.env.clone(),
             tenant: &tenant,
-            options: app.parts.query.options(log.is_on()),
+            options: app.parts.query.options(&tenant, log.is_on()),
             run,
             held: Vec::new(),
         };

@@ -64,6 +64,7 @@ impl DeletionAudit {
 
 /// Deletes the samples of the selected series in a time range. At least one selector is mandatory.
 pub(crate) async fn delete_series(call: ApiCall) -> Result<Response, ApiFailure> {
+    call.require_one_tenant()?;
     let mut audit = DeletionAudit::from_call(&call);
     let is_dry_run = call.form.flag("dry_run")?;
     if is_dry_run {
@@ -112,8 +113,9 @@ async fn delete(call: &ApiCall, mut lookup: SeriesLookup) -> Result<Response, Ap
 
 /// Removes deleted samples from the disk.
 pub(crate) async fn clean_tombstones(call: ApiCall) -> Result<Response, ApiFailure> {
-    let clean = call.backend.clean_tombstones.clone();
-    let cleaned = run_blocking(move || clean()).await;
+    call.require_one_tenant()?;
+    let (clean, tenant) = (call.backend.clean_tombstones.clone(), call.tenant.clone());
+    let cleaned = run_blocking(move || clean(&tenant)).await;
     let audit = DeletionAudit {
         action: "clean_tombstones",
         ..DeletionAudit::default()

@@ -5,13 +5,20 @@ use super::status::run_and_respond;
 use crate::http::failure::ApiFailure;
 use axum::response::Response;
 use firn_ingest::{DiscardEntry, SampleSender};
+use firn_model::tenant::TenantId;
 use serde_json::{Value, json};
 
-/// Returns the recent rejections, newest first, each with an example and the number of samples.
+/// Returns the recent rejections of the tenant, newest first, each with an example and the number
+/// of samples.
 pub(crate) async fn discards(call: ApiCall) -> Result<Response, ApiFailure> {
     let pipeline = call.backend.pipeline.clone();
+    let mut all = pipeline.discards();
+    all.retain(|discard| match &discard.sender {
+        SampleSender::Push { tenant, .. } => call.has_tenant(tenant),
+        // Jobs, rules and aggregation are those of the operator.
+        _ => call.has_tenant(&TenantId::anonymous()),
+    });
     run_and_respond(&call, move |_| {
-        let all = pipeline.discards();
         Ok(all.iter().map(shown).collect::<Vec<Value>>())
     })
     .await

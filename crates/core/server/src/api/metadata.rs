@@ -12,6 +12,7 @@ use firn_ingest::targets::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::store::MetadataRequest;
+use firn_model::tenant::TenantId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,8 +74,13 @@ fn limit(call: &ApiCall, name: &str) -> Result<Option<usize>, ApiFailure> {
     }
 }
 
-fn active(views: &[Arc<ScrapePoolView>]) -> impl Iterator<Item = ActiveTarget> {
-    views.iter().flat_map(|view| view.active_targets())
+/// Returns the targets whose samples belong to one of `tenants`.
+fn active(
+    views: &[Arc<ScrapePoolView>],
+    tenants: &[TenantId],
+) -> impl Iterator<Item = ActiveTarget> {
+    let all = views.iter().flat_map(|view| view.active_targets());
+    all.filter(|active| tenants.contains(&active.target.tenant))
 }
 
 /// Returns metadata by target, filtered by target labels and metric name.
@@ -83,7 +89,7 @@ pub(crate) async fn by_target(call: ApiCall) -> Result<Response, ApiFailure> {
     let selector = call.form.get("match_target").to_owned();
     let metric = call.form.get("metric").to_owned();
     let engine = call.app.parts.engine.clone();
-    let views = (call.backend.scrape_pools)();
+    let (views, tenants) = ((call.backend.scrape_pools)(), call.tenant.members());
     run_and_respond(&call, move |run| {
         let (budget, cancel) = (run.budget(), run.cancel());
         let mut memory = budget.create_reservation();
@@ -98,7 +104,10 @@ pub(crate) async fn by_target(call: ApiCall) -> Result<Response, ApiFailure> {
             matcher.prepare().map_err(ApiFailure::execution)?;
         }
         let mut found = Vec::new();
-        for active in active(&views).filter(|a| all_match(&matchers, &a.target.labels)) {
+        for active in active(&views, &tenants) {
+            if !all_match(&matchers, &active.target.labels) {
+                continue;
+            }
             // As in upstream, the limit is only checked between targets.
             if found.len() >= limit {
                 break;
@@ -141,11 +150,14 @@ pub(super) fn first_of_each_metric(call: &ApiCall) -> BTreeMap<String, FamilyMet
             found.insert(name.to_owned(), metadata.clone());
         }
     };
-    for active in active(&(call.backend.scrape_pools)()) {
+    let tenants = call.tenant.members();
+    for active in active(&(call.backend.scrape_pools)(), &tenants) {
         active.status.for_each_metadata(&mut add);
     }
     let pushed = call.backend.pipeline.metadata();
-    pushed.for_each_family(&call.tenant, &mut add);
+    for tenant in &tenants {
+        pushed.for_each_family(tenant, &mut add);
+    }
     found
 }
 
@@ -170,7 +182,7 @@ pub(crate) async fn by_metric(call: ApiCall) -> Result<Response, ApiFailure> {
                 known.insert(metadata.clone());
             }
         };
-        for active in active(&views) {
+        for active in active(&views, &tenant.members()) {
             cancel.check().map_err(ApiFailure::execution)?;
             match metric.as_str() {
                 "" => active.status.for_each_metadata(&mut add),

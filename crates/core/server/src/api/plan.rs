@@ -75,10 +75,13 @@ impl FamilyTypes {
         context: &'a QueryContext<'a>,
     ) -> impl Fn(&str) -> Option<MetricType> + 'a {
         move |family| {
-            let mut targets = self.views.iter().flat_map(|view| view.active_targets());
+            let tenants = context.tenant.members();
+            let targets = self.views.iter().flat_map(|view| view.active_targets());
+            let mut targets = targets.filter(|active| tenants.contains(&active.target.tenant));
+            let mut pushed = tenants.iter();
             let found = targets
                 .find_map(|active| active.status.find_metadata(family))
-                .or_else(|| self.pushed.find_family(context.tenant, family));
+                .or_else(|| pushed.find_map(|tenant| self.pushed.find_family(tenant, family)));
             if let Some(found) = found {
                 return Some(MetricType::from_name(found.kind));
             }

@@ -12,7 +12,9 @@ use crate::http::blocking::run_blocking;
 use crate::http::failure::{ApiFailure, FailureCause};
 use axum::response::Response;
 use firn_model::error::ErrorKind;
+use firn_model::tenant::TenantId;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Default and maximum number of expressions of each list in `top_queries`.
@@ -68,11 +70,21 @@ impl From<Arc<QueryRun>> for ActiveQueryDocument {
 
 /// Returns the queries that wait, run or are being answered, the oldest first.
 pub(crate) async fn active(call: ApiCall) -> Result<Response, ApiFailure> {
-    let registry = call.app.registry.clone();
+    let mut runs = call.app.registry.active();
+    runs.retain(|run| is_visible(&call, &run.question.tenant));
     respond(&call, move || QueriesDocument {
-        queries: documents::<ActiveQueryDocument, _>(registry.active()),
+        queries: documents::<ActiveQueryDocument, _>(runs),
     })
     .await
+}
+
+/// Returns whether the request may see a query of `tenant`, which stands for several tenants if the
+/// query reads them. All of them must be tenants of the request.
+fn is_visible(call: &ApiCall, tenant: &TenantId) -> bool {
+    tenant
+        .members()
+        .iter()
+        .all(|member| call.has_tenant(member))
 }
 
 fn documents<D: From<T>, T>(found: Vec<T>) -> Vec<D> {
@@ -93,6 +105,7 @@ async fn respond<T: Serialize>(
 pub(crate) async fn end(call: ApiCall) -> Result<Response, ApiFailure> {
     let id = unescape_path(call.path.rsplit('/').next().unwrap_or_default())?;
     let run = id.parse().ok().and_then(|id| call.app.registry.find(id));
+    let run = run.filter(|run| is_visible(&call, &run.question.tenant));
     let Some(run) = run else {
         let cause = FailureCause::Request(ErrorKind::NotFound);
         return Err(ApiFailure::new(cause, format!("no active query {id:?}")));
@@ -132,16 +145,25 @@ struct TopQueryDocument {
 /// Returns the expressions with the most queries, the longest mean and the longest total duration.
 pub(crate) async fn top(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = number(&call, "topN", TOP, TOP_MAX)?;
-    let registry = call.app.registry.clone();
-    respond(&call, move || {
-        let totals = registry.totals();
-        TopQueriesDocument {
-            top_by_count: top_by(&totals, limit, |total| total.count),
-            top_by_avg_duration: top_by(&totals, limit, QueryTotal::mean),
-            top_by_sum_duration: top_by(&totals, limit, |total| total.duration),
-        }
+    let totals = call.app.registry.totals();
+    let visible = totals.into_iter();
+    let visible = visible.filter(|((tenant, _), _)| is_visible(&call, tenant));
+    let totals = add_up(visible.map(|((_, expression), total)| (expression, total)));
+    respond(&call, move || TopQueriesDocument {
+        top_by_count: top_by(&totals, limit, |total| total.count),
+        top_by_avg_duration: top_by(&totals, limit, QueryTotal::mean),
+        top_by_sum_duration: top_by(&totals, limit, |total| total.duration),
     })
     .await
+}
+
+/// Returns the total of each expression, which several tenants may have evaluated.
+fn add_up(totals: impl Iterator<Item = (Arc<str>, QueryTotal)>) -> Vec<(Arc<str>, QueryTotal)> {
+    let mut sums: BTreeMap<Arc<str>, QueryTotal> = BTreeMap::new();
+    for (expression, total) in totals {
+        sums.entry(expression).or_default().add(total);
+    }
+    sums.into_iter().collect()
 }
 
 fn top_by<K: Ord>(
@@ -174,7 +196,7 @@ impl From<EndedQuery> for EndedQueryDocument {
     fn from(ended: EndedQuery) -> Self {
         Self {
             query: ended.expression.to_string(),
-            tenant: ended.tenant,
+            tenant: ended.tenant.as_str().to_owned(),
             client: ended.client,
             started_at: format_rfc3339(ended.started),
             duration_seconds: ended.duration.as_secs_f64(),
@@ -185,12 +207,11 @@ impl From<EndedQuery> for EndedQueryDocument {
 /// Returns queries that have ended, the newest first.
 pub(crate) async fn history(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = number(&call, "limit", HISTORY, HISTORY_MAX)?;
-    let (registry, text) = (
-        call.app.registry.clone(),
-        call.form.get("search").to_owned(),
-    );
+    let text = call.form.get("search");
+    let is_found = |tenant: &TenantId| is_visible(&call, tenant);
+    let found = call.app.registry.find_ended(text, limit, is_found);
     respond(&call, move || QueriesDocument {
-        queries: documents::<EndedQueryDocument, _>(registry.find_ended(&text, limit)),
+        queries: documents::<EndedQueryDocument, _>(found),
     })
     .await
 }
@@ -213,9 +234,11 @@ struct MetricNameDocument {
 /// Returns the metric names that queries have selected, the most frequent first.
 pub(crate) async fn metric_names(call: ApiCall) -> Result<Response, ApiFailure> {
     let limit = number(&call, "limit", METRIC_NAMES, METRIC_NAMES_MAX)?;
-    let registry = call.app.registry.clone();
+    let names = call.app.registry.metric_names();
+    let visible = names.into_iter();
+    let visible = visible.filter(|((tenant, _), _)| is_visible(&call, tenant));
+    let mut names: Vec<_> = visible.map(|((_, name), stat)| (name, stat)).collect();
     respond(&call, move || {
-        let mut names = registry.metric_names();
         names.sort_by(|(a, x), (b, y)| y.count.cmp(&x.count).then_with(|| a.cmp(b)));
         names.truncate(limit);
         let record = |(name, stat): (String, MetricNameStat)| MetricNameDocument {

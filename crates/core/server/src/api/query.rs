@@ -297,7 +297,7 @@ fn reports_steps(call: &ApiCall) -> bool {
 /// Returns the timeout of the server, or that of the request if it is shorter. It covers waiting
 /// and evaluation.
 pub(super) fn timeout(call: &ApiCall) -> Result<Duration, ApiFailure> {
-    let longest = call.app.query_timeout();
+    let longest = call.app.query_timeout(&call.tenant);
     if call.form.get("timeout").is_empty() {
         return Ok(longest);
     }
@@ -336,7 +336,7 @@ fn options(call: &ApiCall) -> Result<Options, ApiFailure> {
     let counts_samples = !call.form.get("stats").is_empty() || call.app.parts.query_log.is_on();
     Ok(Options {
         lookback_ms,
-        ..settings.options(counts_samples)
+        ..settings.options(&call.tenant, counts_samples)
     })
 }
 

@@ -96,7 +96,7 @@ async fn answer(
     let place = place.map_err(|_| ApiFailure::internal("the queue of reads is closed"))?;
     let request = read_request(app, body).await?;
     let response_type = request.response_type().map_err(ApiFailure::request)?;
-    let deadline = Instant::now() + app.query_timeout();
+    let deadline = Instant::now() + app.query_timeout(&call.tenant);
     let (store, tenant) = (call.backend.store.clone(), call.tenant.clone());
     let clock = app.parts.env.clock.clone();
     let external = (app.parts.external_labels)();

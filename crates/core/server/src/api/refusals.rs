@@ -20,7 +20,7 @@ pub(super) fn check_ranges(
     call: &ApiCall,
     ranges: impl IntoIterator<Item = TimeRange>,
 ) -> Result<(), ApiFailure> {
-    let limits = (call.app.parts.query.limits)();
+    let limits = (call.app.parts.query.limits)(&call.tenant);
     let mut ranges = ranges.into_iter();
     ranges.try_for_each(|range| limits.check_range(range).map_err(ApiFailure::request))
 }
@@ -32,7 +32,7 @@ pub(super) async fn check_texts(
     texts: &[String],
     language: QueryLanguage,
 ) -> Result<(), ApiFailure> {
-    let limits = (call.app.parts.query.limits)();
+    let limits = (call.app.parts.query.limits)(&call.tenant);
     if limits.blocked.is_empty() {
         return Ok(());
     }

@@ -13,6 +13,7 @@ use crate::http::failure::ApiFailure;
 use crate::http::produce::{ResponseEncoding, respond};
 use crate::metrics::ServerEndpoint;
 use crate::parts::RuleEditor;
+use crate::tenancy::require_operator;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Request};
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -60,9 +61,7 @@ async fn edit(app: ServerApp, request: Request) -> Result<RuleEditOutcome, ApiFa
         Err(state) => return Ok(RuleEditOutcome::NotReady(not_ready(state))),
     };
     let (mut head, body) = request.into_parts();
-    // Rules belong to the server rather than a tenant, but the tenant header is still required if
-    // multitenancy is enabled.
-    app.tenant(&head.headers)?;
+    require_operator(&app.tenant(&head.headers)?)?;
     let names = Path::<HashMap<String, String>>::from_request_parts(&mut head, &()).await;
     let mut names = names.map_or_else(|_| HashMap::new(), |Path(names)| names);
     let (namespace, group) = (names.remove("namespace"), names.remove("group"));

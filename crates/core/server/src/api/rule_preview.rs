@@ -197,7 +197,7 @@ fn preview_job(
             local: backend.local.clone(),
             env: app.parts.env.clone(),
             tenant: &tenant,
-            options: app.parts.query.options(log.is_on()),
+            options: app.parts.query.options(&tenant, log.is_on()),
             run,
             held: Vec::new(),
         };

@@ -162,11 +162,22 @@ struct RuleGroupPage {
     token: String,
 }
 
+/// Returns a function that selects the groups of the tenants of a request.
+fn visibility(call: &ApiCall) -> impl FnMut(&GroupView) -> bool + Send + use<> {
+    let tenants = call.app.parts.multitenancy.then(|| call.tenant.members());
+    move |view| {
+        tenants
+            .as_ref()
+            .is_none_or(|all| all.contains(&view.group.tenant))
+    }
+}
+
 /// Returns the groups with the rules that match the filters, one page if requested.
 pub(crate) async fn rules(call: ApiCall) -> Result<Response, ApiFailure> {
     let filter = RulesFilter::read(&call)?;
     let groups = call.backend.rules.clone();
     let engine = call.app.parts.engine.clone();
+    let is_visible = visibility(&call);
     // There may be many thousands of rules, so they are filtered in the query queue.
     run_and_respond(&call, move |run| {
         let mut memory = run.budget().create_reservation();
@@ -179,7 +190,9 @@ pub(crate) async fn rules(call: ApiCall) -> Result<Response, ApiFailure> {
             let why = "match[] must contain at least one non-empty matcher";
             return Err(ApiFailure::bad_data(why));
         }
-        filter.apply(&groups.groups(!filter.without_alerts), &sets)
+        let mut found = groups.groups(!filter.without_alerts);
+        found.retain(is_visible);
+        filter.apply(&found, &sets)
     })
     .await
 }
@@ -187,8 +200,10 @@ pub(crate) async fn rules(call: ApiCall) -> Result<Response, ApiFailure> {
 /// Returns the pending and firing alerts of all rules, without grouping.
 pub(crate) async fn alerts(call: ApiCall) -> Result<Response, ApiFailure> {
     let groups = call.backend.rules.clone();
+    let is_visible = visibility(&call);
     run_and_respond(&call, move |_| {
-        let groups = groups.groups(true);
+        let mut groups = groups.groups(true);
+        groups.retain(is_visible);
         let rules = groups.iter().flat_map(|group| &group.rules);
         let alerts = rules.flat_map(|rule| &rule.alerts);
         Ok(AlertsDocument {
@@ -236,6 +251,7 @@ impl From<BackfillView> for BackfillDocument {
 
 /// Returns the progress of all backfills that are running or ended recently.
 pub(crate) async fn backfills(call: ApiCall) -> Result<Response, ApiFailure> {
+    call.require_operator()?;
     let views = call.backend.rules.backfills();
     let backfills = views.into_iter().map(BackfillDocument::from).collect();
     ok_response(&call, &BackfillsDocument { backfills })
@@ -243,6 +259,7 @@ pub(crate) async fn backfills(call: ApiCall) -> Result<Response, ApiFailure> {
 
 /// Starts a backfill of the recording rules of one group, and returns its progress.
 pub(crate) async fn backfill(call: ApiCall) -> Result<Response, ApiFailure> {
+    call.require_operator()?;
     let (start, end) = (call.form.time("start")?, call.form.time("end")?);
     if end < start {
         let why = "end timestamp must not be before start time";

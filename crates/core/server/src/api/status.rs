@@ -184,9 +184,11 @@ pub(crate) async fn tsdb(call: ApiCall) -> Result<Response, ApiFailure> {
         let message = format!("limit must not exceed {TABLE_LINES_MAX}");
         return Err(ApiFailure::bad_data(message));
     }
-    let count = call.backend.stats.clone();
+    call.require_one_tenant()?;
+    let (count, tenant) = (call.backend.stats.clone(), call.tenant.clone());
     run_and_respond(&call, move |_| {
-        Ok(TsdbDocument::from(count(lines as usize)))
+        let stats = count(&tenant, lines as usize).map_err(ApiFailure::execution)?;
+        Ok(TsdbDocument::from(stats))
     })
     .await
 }

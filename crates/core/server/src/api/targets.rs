@@ -14,6 +14,7 @@ use firn_ingest::relabel::{self, RelabelRule, RelabelStep};
 use firn_ingest::targets::{ActiveTarget, ScrapePoolView};
 use firn_model::labels::Labels;
 use firn_model::quote::quote;
+use firn_model::tenant::TenantId;
 use firn_yaml::YamlNode;
 use serde::Serialize;
 use serde_json::json;
@@ -113,7 +114,10 @@ pub(crate) async fn targets(call: ApiCall) -> Result<Response, ApiFailure> {
     let shows = |what: &str| matches!(state.as_str(), "" | "any") || state == what;
     let (shows_active, shows_dropped) = (shows("active"), shows("dropped"));
     let views = (call.backend.scrape_pools)();
-    let app = call.app.clone();
+    let (app, tenants) = (call.app.clone(), call.tenant.members());
+    // Jobs, and so the targets that they drop, are those of the operator.
+    let is_of_operator = call.has_tenant(&TenantId::anonymous());
+    let shows_dropped = shows_dropped && is_of_operator;
     // There may be many thousands of targets, so they are encoded in the query queue.
     run_and_respond(&call, move |_| {
         let outside = PublicServerAddress::new(&app.parts);
@@ -125,7 +129,8 @@ pub(crate) async fn targets(call: ApiCall) -> Result<Response, ApiFailure> {
         };
         for view in views.iter().filter(is_wanted) {
             if shows_active {
-                let active = view.active_targets();
+                let mut active = view.active_targets();
+                active.retain(|active| tenants.contains(&active.target.tenant));
                 let documents = active.iter().map(|t| active_document(t, view, &outside));
                 targets.active_targets.extend(documents);
             }

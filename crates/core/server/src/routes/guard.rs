@@ -12,16 +12,14 @@ use crate::http::failure::{ApiFailure, FailureCause};
 use crate::http::measured;
 use crate::http::watched_body::{BodyObserver, ObservedBody};
 use crate::metrics::ServerEndpoint;
+use crate::tenancy::TENANT_HEADER;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use firn_model::access::AccessGrant;
 use firn_model::trace::{SpanKind, TraceParent, TraceSpan};
-
-/// Header that contains the tenant of a request, the same as in Mimir and Loki.
-const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
 
 /// Header that contains the trace context of the client, as defined by W3C Trace Context.
 const TRACEPARENT: &str = "traceparent";
@@ -125,7 +123,7 @@ fn start_span(app: &ServerApp, request: &Request) -> TraceSpan {
     span
 }
 
-/// Checks that the credentials allow the tenant of the request. If they allow a single tenant, it
+/// Checks that the credentials allow all tenants of the request. If they allow a single tenant, it
 /// is the default.
 fn choose_tenant(
     app: &ServerApp,
@@ -135,20 +133,26 @@ fn choose_tenant(
     if !app.parts.multitenancy || grant.tenants.is_empty() {
         return Ok(());
     }
-    let Some(named) = headers.get(&TENANT_HEADER) else {
+    if !headers.contains_key(&TENANT_HEADER) {
         if let [only] = &grant.tenants[..]
             && let Ok(value) = HeaderValue::from_str(only.as_str())
         {
             headers.insert(TENANT_HEADER, value);
         }
         return Ok(());
-    };
-    let is_allowed = |tenant: &firn_model::tenant::TenantId| tenant.as_str() == named;
-    if grant.tenants.iter().any(is_allowed) {
-        return Ok(());
     }
-    let message = format!("{} has no access to the tenant {named:?}", grant.name);
-    Err(ApiFailure::new(FailureCause::Forbidden, message))
+    let named = headers.get_all(&TENANT_HEADER).iter();
+    let mut ids = named.flat_map(|value| value.as_bytes().split(|byte| *byte == b'|'));
+    let is_allowed = |id: &[u8]| grant.tenants.iter().any(|t| t.as_str().as_bytes() == id);
+    // An empty id is an error of its own.
+    match ids.find(|id| !id.is_empty() && !is_allowed(id)) {
+        None => Ok(()),
+        Some(id) => {
+            let id = String::from_utf8_lossy(id);
+            let message = format!("{} has no access to the tenant {id:?}", grant.name);
+            Err(ApiFailure::new(FailureCause::Forbidden, message))
+        }
+    }
 }
 
 async fn counted(app: &ServerApp, response: Response) -> Response {

@@ -79,6 +79,9 @@ pub(crate) struct RouteMount {
     pub(crate) reach: ResponseVisibility,
     /// True if the route requires stored data, which an agent does not have.
     pub(crate) needs_store: bool,
+    /// True if a response with [`ResponseVisibility::Whole`] contains only data of the tenants of
+    /// the request.
+    pub(crate) is_by_tenant: bool,
 }
 
 impl RouteMount {
@@ -106,7 +109,14 @@ impl RouteMount {
             let scope = self.scope.name();
             return refused(format!("{} does not have the scope {scope:?}", grant.name));
         }
-        if grant.is_restricted() && self.reach == ResponseVisibility::Whole {
+        let is_whole = self.reach == ResponseVisibility::Whole;
+        if !grant.tenants.is_empty() && is_whole && !self.is_by_tenant {
+            return refused(format!(
+                "{} may use only some tenants, but this request concerns all of them",
+                grant.name
+            ));
+        }
+        if grant.is_restricted() && is_whole {
             return refused(format!(
                 "{} may read only some series, but this request concerns all of them",
                 grant.name
@@ -161,6 +171,15 @@ impl ApiRoute {
         Self { mount, ..self }
     }
 
+    /// Returns the route as one whose responses contain only data of the tenants of the request.
+    pub(super) const fn by_tenant(self) -> Self {
+        let mount = RouteMount {
+            is_by_tenant: true,
+            ..self.mount
+        };
+        Self { mount, ..self }
+    }
+
     /// Returns the route with another media type of its responses.
     pub(super) const fn answers(self, media: &'static str) -> Self {
         Self { media, ..self }
@@ -180,6 +199,7 @@ pub(super) const fn mount(
         scope,
         reach,
         needs_store: false,
+        is_by_tenant: false,
     }
 }
 

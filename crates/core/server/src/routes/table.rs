@@ -151,6 +151,7 @@ const TARGETS: &[ApiRoute] = &[
         |m| api(m, targets::targets),
         "Returns the scrape targets and their state.",
     )
+    .by_tenant()
     .with_params(&[
         param(
             "state",
@@ -165,6 +166,7 @@ const TARGETS: &[ApiRoute] = &[
         |m| api(m, metadata::by_target),
         "Returns type, unit and help text of metrics, by target.",
     )
+    .by_tenant()
     .with_params(&[
         param(
             "match_target",
@@ -210,6 +212,7 @@ const TARGETS: &[ApiRoute] = &[
         |m| api(m, metadata::by_metric),
         "Returns type, unit and help text of metrics.",
     )
+    .by_tenant()
     .with_params(&[
         LIMIT,
         param(
@@ -272,6 +275,7 @@ const STATUS: &[ApiRoute] = &[
         |m| api(m, status::tsdb),
         "Returns statistics of the head.",
     )
+    .by_tenant()
     .require_store()
     .with_params(&[LIMIT]),
     ApiRoute::new(
@@ -280,6 +284,7 @@ const STATUS: &[ApiRoute] = &[
         |m| api(m, blocks::blocks),
         "Returns the blocks of the store and the running work on them.",
     )
+    .by_tenant()
     .require_store(),
     ApiRoute::new(
         "/status/walreplay",
@@ -299,7 +304,8 @@ const STATUS: &[ApiRoute] = &[
         state(ServerEndpoint::Status),
         |m| api(m, discards::discards),
         "Returns the most recently rejected samples, by reason, sender and job.",
-    ),
+    )
+    .by_tenant(),
     ApiRoute::new(
         "/status/self_metrics",
         state(ServerEndpoint::Status),
@@ -369,6 +375,7 @@ const STATUS: &[ApiRoute] = &[
         "Deletes the stored samples of the selected series and answers with 204. Requires \
          `--web.enable-admin-api`.",
     )
+    .by_tenant()
     .require_store()
     .with_params(&[
         REQUIRED_MATCH,
@@ -392,6 +399,7 @@ const STATUS: &[ApiRoute] = &[
         "Removes deleted samples from the disk and answers with 204. Requires \
          `--web.enable-admin-api`.",
     )
+    .by_tenant()
     .require_store(),
     ApiRoute::new(
         "/openapi.yaml",

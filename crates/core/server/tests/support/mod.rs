@@ -382,8 +382,8 @@ impl Fixture {
     pub fn open_with(&self, store: Arc<Store>) {
         let (stats_of, blocks_of) = (store.clone(), store.clone());
         self.app.open(Backend {
-            stats: Arc::new(move |top| stats_of.stats(top)),
-            blocks: Arc::new(move || blocks_of.block_stats()),
+            stats: Arc::new(move |_, top| Ok(stats_of.stats(top))),
+            blocks: Arc::new(move |_| Ok(blocks_of.block_stats())),
             local: store.clone(),
             eventual: None,
             partial: None,
@@ -435,8 +435,8 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         eventual: None,
         partial: None,
         store,
-        stats: Arc::new(move |_| stats.clone()),
-        blocks: Arc::new(blocks_stats),
+        stats: Arc::new(move |_, _| Ok(stats.clone())),
+        blocks: Arc::new(|_| Ok(blocks_stats())),
         snapshot: Arc::new(|skips_head| {
             if !skips_head {
                 Ok("20060102T150405Z-0123456789abcdef".to_owned())
@@ -448,7 +448,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
             let text = format!("{:?} {:?}", request.sets, request.range);
             Err(Error::new(ErrorKind::Unavailable, text))
         }),
-        clean_tombstones: Arc::new(|| Ok(())),
+        clean_tombstones: Arc::new(|_| Ok(())),
         collectors: vec![Arc::new(FakeMetrics)],
         outside: ExternalUrl {
             url: "http://firn.example.org/f".to_owned(),
@@ -515,7 +515,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             per_step_stats: true,
             lookback_ms: 300_000,
             samples_max: 50_000_000,
-            limits: Arc::new(Arc::default),
+            limits: Arc::new(|_| Arc::default()),
             default_subquery_step_ms: Arc::new(|| 60_000),
         },
         query_log: Arc::default(),

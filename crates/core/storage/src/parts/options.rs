@@ -4,6 +4,7 @@ use crate::chunk::DuplicatePolicy;
 use crate::log;
 use crate::parts::head_usage::HeadUsage;
 use crate::parts::retention_rules::RetentionRules;
+use firn_model::fingerprint::FingerprintSeed;
 use firn_model::log::LogReplayProgress;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
@@ -166,6 +167,9 @@ pub struct StoreOptions {
     /// The format of series keys with which the store finds series without their labels. For
     /// samples with keys of another format, the labels are always read.
     pub key_format: &'static dyn KeyFormat,
+    /// Seed of the fingerprints in a new folder; random if there is none. An existing folder keeps
+    /// its own.
+    pub new_seed: Option<FingerprintSeed>,
     /// Number of shards of the head: more shards let more writers work at once. With one shard,
     /// series are created in the order of their batch and everything is deterministic.
     pub shards: usize,
@@ -231,7 +235,8 @@ pub struct StoreOptions {
     /// Size in bytes at which a segment of pages is closed; it is also closed after two hours of
     /// data time.
     pub page_segment_bytes: u64,
-    /// Memory of cached pages, in bytes.
+    /// Memory of cached pages, and of cached units of blocks, in bytes. See
+    /// [`crate::store::Store::set_cache_bytes`].
     pub page_cache_bytes: usize,
     /// Maximum number of exemplars: 48 bytes each plus their labels, which have at most 128
     /// characters.
@@ -249,6 +254,7 @@ impl StoreOptions {
             sync: StoreSyncMode::default(),
             tenant: TenantId::anonymous(),
             key_format: &CanonicalKeys,
+            new_seed: None,
             retention_ms: RETENTION_MS,
             retention_rules: RetentionRules::default(),
             retention_bytes: None,

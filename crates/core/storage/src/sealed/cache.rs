@@ -16,7 +16,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The location of a page: the number of its segment and its offset in the file.
@@ -47,7 +47,7 @@ struct PageCacheClock {
 /// The cache of opened pages, shared by all readers of a store; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct PageCache {
-    bytes_max: usize,
+    bytes_max: AtomicUsize,
     clock: Mutex<PageCacheClock>,
     /// Time of the newest sample in the store at the last call of [`PageCache::evict_idle`].
     now: AtomicI64,
@@ -63,13 +63,26 @@ impl PageCache {
     /// Creates an empty cache that holds at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
-            bytes_max,
+            bytes_max: AtomicUsize::new(bytes_max),
             clock: Mutex::default(),
             now: AtomicI64::new(i64::MIN),
             held_bytes: Gauge::default(),
             hits: Counter::default(),
             misses: Counter::default(),
         }
+    }
+
+    /// Sets the bound in bytes, and evicts pages until the cache is within it.
+    pub(crate) fn set_bytes_max(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+        self.evict_to_bound(&mut lock(&self.clock));
+    }
+
+    fn evict_to_bound(&self, clock: &mut PageCacheClock) {
+        while clock.bytes > self.bytes_max.load(Ordering::Relaxed) {
+            clock.advance_hand();
+        }
+        self.held_bytes.set(clock.bytes as i64);
     }
 
     /// Returns the page from the cache, or reads it from its segment and caches it.
@@ -105,7 +118,7 @@ impl PageCache {
         wanted_at: TimestampMs,
     ) {
         let bytes = page.memory_bytes();
-        if bytes > self.bytes_max {
+        if bytes > self.bytes_max.load(Ordering::Relaxed) {
             return;
         }
         let mut clock = lock(&self.clock);
@@ -120,10 +133,7 @@ impl PageCache {
             clock.order.push_back(key(entry));
         }
         clock.bytes += bytes;
-        while clock.bytes > self.bytes_max {
-            clock.advance_hand();
-        }
-        self.held_bytes.set(clock.bytes as i64);
+        self.evict_to_bound(&mut clock);
     }
 
     /// Evicts the pages of a segment that is about to be removed.

@@ -382,6 +382,8 @@ fn cache_keeps_to_its_bytes_and_spares_what_is_asked_for() {
     }
     // The first page stayed in the cache; the others were evicted and read again.
     assert_eq!(cache.misses.get(), 8);
+    cache.set_bytes_max(one);
+    assert_eq!(cache.held_bytes.get(), one as i64);
     cache.evict_segment(LogPosition(1));
     assert_eq!(cache.held_bytes.get(), 0);
 }

@@ -152,6 +152,7 @@ impl OpenedLog {
         let log = LocalLog::open(env, &dir.wal(), log_options, Arc::default())?;
         let seed = known
             .seed
+            .or(options.new_seed)
             .unwrap_or_else(|| FingerprintSeed::generate(&*env.rng));
         Ok(Self {
             missing: log.find_missing_records(trimmed, known),

@@ -134,7 +134,14 @@ pub const KEYS: &[ConfigKey] = &[
     ),
     key("multitenancy", Bool).explained(
         "false",
-        "Require the `X-Scope-OrgID` header, which selects the tenant of a request.",
+        "Require the `X-Scope-OrgID` header, which selects the tenant of a request, and keep the \
+         data of each tenant in a store of its own. See [tenants.md](operations/tenants.md). A \
+         change requires a restart.",
+    ),
+    key("tenant_idle_time", Duration).explained(
+        "5m",
+        "Time without requests after which the store of a tenant is closed, with \
+         `multitenancy`. The next request opens it again. A change requires a restart.",
     ),
     key("access", Section(&[access::KEYS])),
     key("cluster", Section(&[cluster::KEYS])),

@@ -61,6 +61,8 @@ pub struct GlobalSettings {
     pub keep_dropped_targets: u64,
     pub query_log_file: Option<PathBuf>,
     pub failure_log_file: Option<PathBuf>,
+    /// `firn.multitenancy`, for the tenants of targets; set by the caller.
+    pub is_multitenant: bool,
     /// `external_labels`, with the values of environment variables substituted.
     pub external_labels: Labels,
 }
@@ -80,6 +82,7 @@ impl GlobalSettings {
         let with_starts = ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec();
         Ok(Self {
             interval,
+            is_multitenant: false,
             evaluation_interval: section.duration("evaluation_interval"),
             rule_query_offset: section.duration("rule_query_offset"),
             timeout: section.duration("scrape_timeout").min(interval),

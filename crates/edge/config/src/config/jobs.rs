@@ -98,6 +98,7 @@ fn job(
     let (names, escaping) = name_settings(section, global)?;
     let whose = || format!("scrape config with job name {name:?}");
     let job = ScrapeJobSettings {
+        has_tenants: global.is_multitenant,
         interval,
         timeout: timeout.unwrap_or(global.timeout.min(interval)),
         scheme: section.text("scheme").to_owned(),
@@ -108,13 +109,7 @@ fn job(
         track_timestamps_staleness: section.flag("track_timestamps_staleness"),
         protocols: protocols(section, whose)?
             .or_else(|| global.protocols.clone())
-            .unwrap_or_else(|| {
-                if native_histograms {
-                    ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec()
-                } else {
-                    ScrapeProtocol::DEFAULT.to_vec()
-                }
-            }),
+            .unwrap_or_else(|| default_protocols(native_histograms)),
         fallback_protocol: fallback_protocol(section, name)?,
         native_histograms,
         always_classic: flag("always_scrape_classic_histograms", global.always_classic),
@@ -146,6 +141,14 @@ fn job(
     };
     check_static_targets(section.node(), &job.discoveries, &job.relabel)?;
     Ok(job)
+}
+
+fn default_protocols(native_histograms: bool) -> Vec<ScrapeProtocol> {
+    if native_histograms {
+        ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec()
+    } else {
+        ScrapeProtocol::DEFAULT.to_vec()
+    }
 }
 
 fn params(entries: &[YamlEntry]) -> BTreeMap<String, Vec<String>> {

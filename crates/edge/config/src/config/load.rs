@@ -11,7 +11,6 @@ use firn_http_client::http_config as http;
 use firn_http_client::named_files::GlobSyntaxError;
 use firn_http_client::{HttpSettings, named_files};
 use firn_model::query_limits::QueryLimits;
-use firn_model::tenant::TenantId;
 use firn_yaml::YamlError;
 use std::path::Path;
 use std::sync::Arc;
@@ -124,7 +123,7 @@ pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, Con
     Ok(config)
 }
 
-/// Reads the file of `firn.overrides`, and applies the limits of the anonymous tenant to queries.
+/// Reads the file of `firn.overrides`, and derives the limits of queries of its tenants.
 fn add_overrides(config: &mut Config, features: JobFeatures) -> Result<(), ConfigError> {
     let Some(file) = &config.overrides_file else {
         return Ok(());
@@ -138,9 +137,12 @@ fn add_overrides(config: &mut Config, features: JobFeatures) -> Result<(), Confi
     };
     let text = read_file(file)?;
     let overrides = overrides::parse(&text, refuses_replicas).map_err(with_file_path(file))?;
-    let mut limits = QueryLimits::clone(&config.query_limits);
-    overrides::apply_to_queries(overrides.limits_of(&TenantId::anonymous()), &mut limits);
-    config.query_limits = Arc::new(limits);
+    for (tenant, of_tenant) in overrides.iter() {
+        let mut limits = QueryLimits::clone(&config.query_limits);
+        overrides::apply_to_queries(of_tenant, &mut limits);
+        let by_tenant = &mut config.query_limits_by_tenant;
+        by_tenant.insert(tenant.clone(), Arc::new(limits));
+    }
     config.overrides = Arc::new(overrides);
     Ok(())
 }

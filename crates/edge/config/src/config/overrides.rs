@@ -15,6 +15,7 @@ use firn_model::tenant_limits::{IngestionRate, ReplicaSettings, TenantLimits, Te
 use firn_model::units::parse_size;
 use firn_yaml::YamlError;
 use std::path::Path;
+use std::time;
 
 const KEYS: KeyGroups = &[&[key("overrides", Map(&Section(&[TENANT])))]];
 
@@ -31,6 +32,8 @@ const TENANT: &[ConfigKey] = &[
     key("query_timeout", Duration),
     key("max_concurrent_queries", WholeCount),
     key("blocked_queries", List(&Section(&[firn::BLOCKED]))),
+    key("compactor_blocks_retention_period", Duration),
+    key("out_of_order_time_window", Duration),
     key("accept_ha_samples", Bool),
     key("ha_cluster_label", LabelName).or("cluster"),
     key("ha_replica_label", LabelName).or("__replica__"),
@@ -73,6 +76,11 @@ fn limits(section: ConfigSection<'_>) -> Result<TenantLimits, YamlError> {
         .get("blocked_queries")
         .filter(|node| !node.is_null());
     let timeout = section.exact_duration("query_timeout");
+    let duration = |key: &str| {
+        let is_set = section.text_if_set(key).is_some();
+        is_set.then(|| section.exact_duration(key))
+    };
+    let retention = duration("compactor_blocks_retention_period");
     Ok(TenantLimits {
         active_series_max: sizes("max_global_series_per_user"),
         new_series_max: sizes("new_series_limit"),
@@ -87,6 +95,14 @@ fn limits(section: ConfigSection<'_>) -> Result<TenantLimits, YamlError> {
             Some(_) => Some(firn::blocked_queries(section, "blocked_queries")?),
             None => None,
         },
+        retention: retention.map(|time| {
+            if time.is_zero() {
+                time::Duration::MAX
+            } else {
+                time
+            }
+        }),
+        late_window: duration("out_of_order_time_window"),
         replicas: replicas(section)?,
     })
 }
@@ -168,7 +184,6 @@ pub(super) fn apply_to_queries(limits: &TenantLimits, config: &mut QueryLimits) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time;
 
     fn parse_anonymous(text: &str) -> TenantLimits {
         let overrides = parse(text, None).unwrap();
@@ -188,7 +203,8 @@ mod tests {
              max_request_body_size: 1MB\n    max_fetched_series_per_query: 0\n    \
              query_timeout: 2m\n    max_concurrent_queries: 3\n    max_samples_per_query: 9\n    \
              blocked_queries: [{pattern: up}]\n    max_label_names_per_series: 4\n    \
-             new_series_limit: 8\n  other: {max_request_body_size: 10}\n",
+             new_series_limit: 8\n    compactor_blocks_retention_period: 1d\n    \
+             out_of_order_time_window: 0s\n  other: {max_request_body_size: 10}\n",
         );
         let expected = TenantLimits {
             active_series_max: Some(5),
@@ -204,9 +220,14 @@ mod tests {
             query_timeout: Some(time::Duration::from_secs(120)),
             queries_max: Some(3),
             blocked_queries: limits.blocked_queries.clone(),
+            retention: Some(time::Duration::from_hours(24)),
+            late_window: Some(time::Duration::ZERO),
             replicas: None,
         };
         assert_eq!(limits, expected);
+        let forever = "overrides: {anonymous: {compactor_blocks_retention_period: 0s}}";
+        let forever = parse_anonymous(forever).retention;
+        assert_eq!(forever, Some(time::Duration::MAX));
         assert_eq!(limits.blocked_queries.unwrap().len(), 1);
         assert_eq!(parse_anonymous(""), TenantLimits::default());
         assert_eq!(parse_anonymous("overrides:\n"), TenantLimits::default());

@@ -135,6 +135,7 @@ pub(super) fn load_rules(config: &mut Config, features: JobFeatures) -> Result<(
     let options = RuleFileOptions {
         ignores_unknown: false,
         is_of_ruler: false,
+        has_tenants: config.is_multitenant,
         names: config.names,
         features: features.language,
     };

@@ -24,7 +24,7 @@ const OLDEST_EXEMPLAR: &str = "firn_storage_exemplars_oldest_timestamp_seconds";
 
 /// A metrics sink that joins metrics with equal names and labels.
 #[derive(Default)]
-pub(super) struct MetricSums {
+pub(crate) struct MetricSums {
     families: Vec<MetricFamily>,
     /// Index of the last family; stores report their metrics in the same order.
     last: usize,
@@ -49,7 +49,7 @@ enum JoinedMetricValue {
 
 /// A metrics sink that adds counters and histograms to sums, and omits gauges: the metrics of a
 /// store that remain when it is gone.
-pub(super) struct CounterSink<'s>(pub(super) &'s mut MetricSums);
+pub(crate) struct CounterSink<'s>(pub(crate) &'s mut MetricSums);
 
 impl MetricSink for CounterSink<'_> {
     fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: MetricValue<'_>) {
@@ -61,12 +61,12 @@ impl MetricSink for CounterSink<'_> {
 
 impl MetricSums {
     /// Returns whether no metric was added.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.families.is_empty()
     }
 
     /// Passes the joined metrics to `sink`.
-    pub(super) fn write(&self, sink: &mut dyn MetricSink) {
+    pub(crate) fn write(&self, sink: &mut dyn MetricSink) {
         for family in &self.families {
             for metric in &family.metrics {
                 let labels = metric.labels.iter();

@@ -92,6 +92,29 @@ impl StoreSet {
         Some(store)
     }
 
+    /// Removes the store of `partition` and returns it, if nothing uses it: no reader of the list,
+    /// no background work, and not more than `owners` others that hold it.
+    pub(crate) fn remove_unused(
+        &self,
+        partition: PartitionId,
+        owners: usize,
+    ) -> Option<Arc<Store>> {
+        let mut removed = lock(&self.removed);
+        // No reader gets the list while the lock is held.
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        let found = stores.binary_search_by_key(&partition, |open| open.partition);
+        let store = &stores[found.ok()?].store;
+        let is_held = Arc::strong_count(&stores) > 1 || Arc::strong_count(store) > owners + 1;
+        if is_held || store.has_background_work() {
+            return None;
+        }
+        let store = store.clone();
+        store.collect(&mut CounterSink(&mut removed));
+        let others = stores.iter().filter(|open| open.partition != partition);
+        *stores = others.cloned().collect();
+        Some(store)
+    }
+
     fn change(&self, edit: impl FnOnce(&mut Vec<OpenStore>)) {
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         let mut edited = stores.to_vec();
@@ -110,27 +133,27 @@ impl StoreSet {
 
     /// Sets the maximum number of exemplars of all stores together. See
     /// [`Store::set_exemplars_max`].
-    pub(super) fn set_exemplars_max(&self, max: usize) {
+    pub(crate) fn set_exemplars_max(&self, max: usize) {
         self.set(|settings| settings.exemplars_max = Some(max));
     }
 
     /// Sets the out-of-order window of all stores. See [`Store::set_late_window_ms`].
-    pub(super) fn set_late_window_ms(&self, window_ms: i64) {
+    pub(crate) fn set_late_window_ms(&self, window_ms: i64) {
         self.set(|settings| settings.late_window_ms = Some(window_ms));
     }
 
     /// Sets the retention limits of all stores together. See [`Store::set_retention`].
-    pub(super) fn set_retention(&self, retention: RetentionLimits) {
+    pub(crate) fn set_retention(&self, retention: RetentionLimits) {
         self.set(|settings| settings.retention = Some(retention));
     }
 
     /// Sets the limits of new series of all stores together. See [`Store::set_series_limits`].
-    pub(super) fn set_series_limits(&self, limits: SeriesLimits) {
+    pub(crate) fn set_series_limits(&self, limits: SeriesLimits) {
         self.set(|settings| settings.series_limits = Some(limits));
     }
 
     /// Sets the source of metric metadata of all stores. See [`Store::set_metadata_source`].
-    pub(super) fn set_metadata_source(&self, source: MetadataSource) {
+    pub(crate) fn set_metadata_source(&self, source: MetadataSource) {
         self.set(|settings| settings.metadata_source = Some(source));
     }
 }

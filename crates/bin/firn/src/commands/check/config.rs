@@ -104,10 +104,11 @@ impl Options {
 
     /// Returns the options for rule files of a config. As in upstream's checker, UTF-8 names are
     /// allowed, whatever name scheme the config sets.
-    fn rules(&self, is_of_ruler: bool) -> RuleCheckOptions {
+    fn rules(&self, is_of_ruler: bool, has_tenants: bool) -> RuleCheckOptions {
         let options = RuleFileOptions {
             ignores_unknown: self.ignores_unknown,
             is_of_ruler,
+            has_tenants,
             names: NameScheme::Utf8,
             features: self.language,
         };
@@ -167,8 +168,8 @@ fn check(file: &Path, options: &Options) -> RuleCheckOutcome {
     let has_long_interval = has_long_interval(&config, options);
     let is_edited = |path: &&PathBuf| config.namespace_of(path).is_some();
     let (edited, others): (Vec<_>, Vec<_>) = rule_files.iter().partition(is_edited);
-    let mut outcome = options.rules(false).files(&others);
-    let of_edited = options.rules(true).files(&edited);
+    let mut outcome = options.rules(false, config.is_multitenant).files(&others);
+    let of_edited = options.rules(true, config.is_multitenant).files(&edited);
     outcome.has_failed |= of_edited.has_failed || has_long_interval;
     outcome.has_errors |= of_edited.has_errors;
     outcome

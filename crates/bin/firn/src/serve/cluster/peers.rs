@@ -149,6 +149,7 @@ impl PeerMembership {
         let store =
             PartitionedStore::with_changing_stores(stores, append, select(ReadMode::Eventual));
         Ok(OpenedData {
+            tenants: None,
             store: Arc::new(store),
             reads: select(ReadMode::Strong),
             partial: Some(select(ReadMode::Partial)),

@@ -330,7 +330,7 @@ impl RuleGroupTaskState {
 
     fn question(&self, rule: usize, time: i64) -> RuleQueryInfo {
         RuleQueryInfo {
-            tenant: self.shared.tenant.clone(),
+            tenant: self.group.tenant.clone(),
             expression: self.group.rules[rule].query.clone(),
             time,
             group: RuleGroupName {
@@ -457,7 +457,7 @@ pub(super) async fn append(
         return Ok(AppendOutcome::default());
     }
     let pipeline: Arc<Pipeline> = shared.around.pipeline.clone();
-    let (tenant, name) = (shared.tenant.clone(), group.name.clone());
+    let (tenant, name) = (group.tenant.clone(), group.name.clone());
     let mut part = SpanContext::begin_child_of(span, "ruleAppend");
     part.set_attribute("samples", || batch.sample_count());
     let handed = spawn_blocking(move || {

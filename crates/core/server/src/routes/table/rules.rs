@@ -17,6 +17,7 @@ pub(super) const RULES: &[ApiRoute] = &[
         |m| api(m, rules::rules),
         "Returns rule groups with their rules and alerts.",
     )
+    .by_tenant()
     .require_store()
     .with_params(&[
         param("type", Text, "Type of the rules: `alert` or `record`."),
@@ -38,6 +39,7 @@ pub(super) const RULES: &[ApiRoute] = &[
         |m| api(m, rules::alerts),
         "Returns pending and firing alerts.",
     )
+    .by_tenant()
     .require_store(),
     ApiRoute::new(
         "/rules/backfill",

@@ -14,7 +14,8 @@ pub(super) const RUNNING: &[ApiRoute] = &[
         state(ServerEndpoint::Status),
         |m| api(m, queries::active),
         "Returns the queries that wait, run or are being answered, the oldest first.",
-    ),
+    )
+    .by_tenant(),
     ApiRoute::new(
         "/status/active_queries/{id}",
         mount(
@@ -25,13 +26,15 @@ pub(super) const RUNNING: &[ApiRoute] = &[
         ),
         |m| mutating_route(m, queries::end),
         "Ends a query; its client gets an error.",
-    ),
+    )
+    .by_tenant(),
     ApiRoute::new(
         "/status/top_queries",
         state(ServerEndpoint::Status),
         |m| api(m, queries::top),
         "Returns the most frequent and the slowest expressions of the last 30 to 60 minutes.",
     )
+    .by_tenant()
     .with_params(&[param(
         "topN",
         Count,
@@ -43,6 +46,7 @@ pub(super) const RUNNING: &[ApiRoute] = &[
         |m| api(m, queries::history),
         "Returns the newest of the last 2,000 queries that have ended.",
     )
+    .by_tenant()
     .with_params(&[
         param("search", Text, "Only queries that contain this text."),
         param("limit", Count, "Maximum number of queries (default: 100)."),
@@ -53,6 +57,7 @@ pub(super) const RUNNING: &[ApiRoute] = &[
         |m| api(m, queries::metric_names),
         "Returns how often queries selected each metric name since the start, with examples.",
     )
+    .by_tenant()
     .with_params(&[param(
         "limit",
         Count,
