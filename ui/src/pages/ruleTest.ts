@@ -21,7 +21,7 @@ export interface Trial {
 }
 
 export interface TriedRule {
-  // What the rule has as written; undefined if it has none, or none that can be read.
+  // Values of the rule as written; undefined if it has none, or none that can be read.
   threshold: Threshold | undefined;
   wait: string | undefined;
   isAlert: boolean;

@@ -154,7 +154,7 @@ test.describe("failures", () => {
 
   for (const [name, answer, text] of cases) {
     test(`${name} is shown in words`, async ({ checked, fresh }) => {
-      await checked.route("**/api/v1/status/flags*", (route) => route.fulfill({ contentType: "application/json", ...answer }));
+      await checked.route("**/api/v1/status/settings*", (route) => route.fulfill({ contentType: "application/json", ...answer }));
       await checked.goto(`${fresh.url}flags`);
       await expect(checked.locator("main")).toContainText(text);
     });
