@@ -160,7 +160,7 @@ test.describe("relabelling", () => {
     const series = checked.getByRole("combobox", { name: "Series" });
     await expect(series.locator("option")).toHaveCount(10);
     await checked.goBack();
-    await checked.getByRole("link", { name: "Try dropping handler in Relabelling" }).click();
+    await checked.getByRole("link", { name: "Try it: drop handler in Relabelling" }).click();
     await expect(main(checked)).toContainText('− handler="/h0"');
     await series.selectOption({ index: 3 });
     await expect(main(checked)).toContainText('− handler="/h3"');

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { appliedSteps, blockOf, compareLabels, isInternal, nounOf, resultLabels } from "../../../src/pages/labelChanges";
 import { causeOf } from "../../../src/pages/scrapeFailure";
 import { SelfMetrics } from "../../../src/pages/selfMetrics";
