@@ -12,6 +12,8 @@ export interface Route {
   aliases?: readonly string[];
   title: string;
   group: Group;
+  // Path of the page in the sidebar that leads to this one, which has no entry of its own.
+  within?: string;
   icon: IconName;
   load: () => Promise<{ default: Component }>;
   // Whether the top bar has the time range.
@@ -47,6 +49,7 @@ export const ROUTES: readonly Route[] = [
   { path: "/explore/usage", title: "Usage", group: "Explore", icon: "usage", load: () => import("../pages/Usage.svelte"), needsStore: true, needsWhole: true },
   { path: "/alerts", title: "Alerts", group: "Alerting", icon: "alert", load: () => import("../pages/Alerts.svelte"), refresh: LIST_REFRESH, needsStore: true, needsWhole: true, count: "alerts" },
   { path: "/rules", title: "Rules", group: "Alerting", icon: "rules", load: () => import("../pages/Rules.svelte"), refresh: LIST_REFRESH, needsStore: true, needsWhole: true, count: "rules" },
+  { path: "/rules/test", title: "Rule test", group: "Alerting", within: "/rules", icon: "rules", load: () => import("../pages/RuleTest.svelte"), hasRange: true, needsStore: true },
   { path: "/alertmanager-discovery", title: "Alertmanagers", group: "Alerting", icon: "bell", load: () => import("../pages/Alertmanagers.svelte"), refresh: LIST_REFRESH, needsStore: true, needsWhole: true },
   { path: "/targets", title: "Targets", group: "Scraping", icon: "target", load: () => import("../pages/Targets.svelte"), hasRange: true, refresh: LIST_REFRESH, needsWhole: true, count: "targets" },
   { path: "/service-discovery", title: "Discovery", group: "Scraping", icon: "discovery", load: () => import("../pages/Discovery.svelte"), refresh: LIST_REFRESH, needsWhole: true },

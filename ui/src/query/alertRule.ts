@@ -1,4 +1,4 @@
-// An alerting rule from the expression of a panel: its YAML, and the alerts that it would have sent in the shown range.
+// An alerting rule from the expression of a panel: its condition, its threshold, its YAML, and its storage.
 
 import {
   And,
@@ -11,15 +11,16 @@ import {
   Lss,
   Lte,
   Neq,
+  NumberDurationLiteral,
   Or,
   ParenExpr,
   parser,
+  UnaryExpr,
   Unless,
 } from "@prometheus-io/lezer-promql";
 import type { SyntaxNode } from "@lezer/common";
 import { request, type Outcome } from "../api/client";
 import { plainFailure } from "../api/failure";
-import type { Series } from "../api/types";
 import { parseDuration } from "../format/duration";
 import { yamlText } from "../pages/matchers";
 
@@ -48,7 +49,7 @@ export function isCondition(expr: string): boolean {
 }
 
 function holds(expr: string, node: SyntaxNode): boolean {
-  const [left, right] = childrenOf(node).filter(({ type }) => /(Expr|Selector|Call|Literal)$/.test(type.name));
+  const [left, right] = operandsOf(node);
   if (node.type.id === FunctionCall) return /^absent(_over_time)?\s*\(/.test(expr.slice(node.from, node.to));
   if (node.type.id === ParenExpr) return left !== undefined && holds(expr, left);
   if (node.type.id !== BinaryExpr || left === undefined || right === undefined) return false;
@@ -58,6 +59,38 @@ function holds(expr: string, node: SyntaxNode): boolean {
   if (has(Or)) return holds(expr, left) && holds(expr, right);
   return has(...COMPARISONS) && !has(BoolModifier);
 }
+
+export interface Threshold {
+  // The number as written, and its place.
+  text: string;
+  from: number;
+  to: number;
+  // The expression that is compared with it.
+  compared: string;
+}
+
+// The number at the right of the comparison that an expression consists of; undefined for other expressions.
+export function thresholdOf(expr: string): Threshold | undefined {
+  let node = parser.parse(expr).topNode.firstChild;
+  while (node?.type.id === ParenExpr) node = operandsOf(node)[0] ?? null;
+  if (node?.type.id !== BinaryExpr) return undefined;
+  const top = node;
+  const isComparison = COMPARISONS.some((type) => top.getChild(type) !== null) && top.getChild(BoolModifier) === null;
+  const [left, right] = operandsOf(top);
+  if (!isComparison || left === undefined || right === undefined) return undefined;
+  const number = right.type.id === UnaryExpr ? operandsOf(right)[0] : right;
+  if (number?.type.id !== NumberDurationLiteral) return undefined;
+  return { text: expr.slice(right.from, right.to), from: right.from, to: right.to, compared: expr.slice(left.from, left.to) };
+}
+
+// The expression with another number in place of its threshold.
+export function withThreshold(expr: string, threshold: string): string {
+  const known = thresholdOf(expr);
+  return known === undefined ? expr : expr.slice(0, known.from) + threshold + expr.slice(known.to);
+}
+
+const operandsOf = (node: SyntaxNode): SyntaxNode[] =>
+  childrenOf(node).filter(({ type }) => /(Expr|Selector|Call|Literal)$/.test(type.name));
 
 function childrenOf(node: SyntaxNode): SyntaxNode[] {
   const found: SyntaxNode[] = [];
@@ -106,55 +139,12 @@ function ruleLines(draft: RuleDraft): string[] {
 export const groupYaml = (draft: RuleDraft, group: string): string =>
   [`name: ${yamlText(group)}`, "rules:", ...ruleLines(draft), ""].join("\n");
 
+// The rule alone.
+export const ruleText = (draft: RuleDraft): string => [...ruleLines(draft), ""].join("\n");
+
 // A rule file.
 export const fileYaml = (draft: RuleDraft, group: string): string =>
   ["groups:", `- name: ${yamlText(group)}`, "  rules:", ...ruleLines(draft).map((line) => `  ${line}`), ""].join("\n");
-
-export interface PastAlerts {
-  count: number;
-  // In all, in seconds.
-  seconds: number;
-}
-
-const TESTS: Record<Operator, (value: number, threshold: number) => boolean> = {
-  ">": (a, b) => a > b,
-  ">=": (a, b) => a >= b,
-  "<": (a, b) => a < b,
-  "<=": (a, b) => a <= b,
-  "==": (a, b) => a === b,
-  "!=": (a, b) => a !== b,
-};
-
-// The alerts that a rule would have sent, seen at the steps of an answer to its expression.
-export function pastAlerts(series: readonly Series[], step: number, draft: RuleDraft): PastAlerts {
-  const isAny = draft.threshold.trim() === "" || isCondition(draft.expr);
-  const test = TESTS[draft.operator];
-  const threshold = Number(draft.threshold);
-  const isActive = (value: number) => isAny || test(value, threshold);
-  const wait = parseDuration(draft.wait) ?? 0;
-  const total: PastAlerts = { count: 0, seconds: 0 };
-  for (const { times, values } of series) {
-    let from: number | undefined;
-    let last = NaN;
-    const close = (): void => {
-      if (from !== undefined && last - from >= wait) {
-        total.count += 1;
-        total.seconds += last + step - from - wait;
-      }
-      from = undefined;
-    };
-    for (let i = 0; i < times.length; i += 1) {
-      const time = times[i] ?? NaN;
-      // A step without a sample ends an alert.
-      if (time - last > step * 1.5) close();
-      if (!isActive(values[i] ?? NaN)) close();
-      else from ??= time;
-      last = time;
-    }
-    close();
-  }
-  return total;
-}
 
 // Stores the group of a rule in a namespace of the server's rule folder. A group of that name is left as it is.
 export async function storeRule(draft: RuleDraft, namespace: string, group: string): Promise<Outcome<unknown>> {

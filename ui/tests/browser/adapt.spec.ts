@@ -7,7 +7,8 @@ const PATHS = [
   "", "query?g0.expr=demo_requests_total&range=20m&g0.compare=30m", "query?g0.expr=demo_latency_seconds_bucket&range=20m&g0.compare=30m",
   "query?g0.expr=demo_requests_total&g0.tab=table", "query?g0.expr=sum(demo_temperature)&g0.tab=explain",
   "explore/metrics", "explore/cardinality?compare=1h", "explore/usage?used=all", "alerts", "rules?view=groups", "alertmanager-discovery",
-  "targets", "service-discovery", "relabel?pool=shop", "discards", "queries", "tsdb-status", "config", "flags", "status",
+  "targets", "service-discovery", "relabel?pool=shop", "relabel?of=own&configs=[]&labels=a%3D%221%22",
+  "rules/test?rule=record%3A%20a%0Aexpr%3A%20demo_temperature", "discards", "queries", "tsdb-status", "config", "flags", "status",
 ];
 
 async function open(page: Page, address: string): Promise<void> {

@@ -6,14 +6,22 @@ import { createRequire } from "node:module";
 import type { AxeResults, RunOptions } from "axe-core";
 import { expect, test } from "./fixtures/test";
 
+// The browser logs the answer to the rule with a mistake.
+test.use({ allowed: /Failed to load resource.*400/ });
+
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+const RULE = encodeURIComponent("alert: Hot\nexpr: demo_temperature > 20\nannotations: {summary: warm}\n");
+const MISTAKE = encodeURIComponent("alert: Hot\nexpr: demo_temperature >\n");
+const RELABEL = encodeURIComponent("metric_relabel_configs:\n- {source_labels: [job], target_label: team}\n- {source_labels: [zone], regex: a, action: drop}\n");
 
 const PATHS = [
   "", "alerts", "rules", "rules?view=groups&sort=-duration", "alertmanager-discovery", "targets", "service-discovery",
   "tsdb-status", "config?search=job", "flags", "status", "queries?view=top", "queries?view=history", "queries",
   "explore/metrics?search=demo_requests", "explore/cardinality?match=demo_requests_total&by=handler", "explore/cardinality?compare=1h",
-  "explore/usage?used=all", "relabel?pool=shop", "discards",
+  "explore/usage?used=all", "relabel?pool=shop", `relabel?of=own&configs=${RELABEL}&match=up`, "discards",
+  `rules/test?rule=${RULE}&threshold=0.5`, `rules/test?rule=${MISTAKE}`,
 ];
 
 const CONTRAST = "color-contrast";

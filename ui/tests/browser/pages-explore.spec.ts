@@ -127,7 +127,7 @@ test.describe("usage", () => {
 });
 
 test.describe("relabelling", () => {
-  test("a target of a job, then own labels, with what each rule did", async ({ checked, shop }) => {
+  test("a target of a job, then other labels, with what each rule did", async ({ checked, shop }) => {
     await checked.goto(`${shop.url}relabel`);
     await expect(main(checked)).toContainText("Choose a job");
     await checked.getByRole("combobox", { name: "Job" }).selectOption("dropped");
@@ -141,6 +141,52 @@ test.describe("relabelling", () => {
     await expect(main(checked)).toContainText('line 1: expected name="value"');
     await expect(labels).toHaveAttribute("aria-invalid", "true");
     await expect(checked).toHaveURL(/pool=dropped&labels=/);
+  });
+
+  test("the rules of a job are changed as own rules", async ({ checked, shop }) => {
+    await checked.goto(`${shop.url}relabel?pool=dropped`);
+    await checked.getByRole("link", { name: "Try changes of relabel_configs" }).click();
+    const rules = checked.getByRole("textbox", { name: "Rules in YAML" });
+    await expect(rules).toHaveValue(/^relabel_configs:\n *- source_labels: \[__address__\]/);
+    await expect(main(checked)).toContainText("The target is dropped by rule 1 of 1.");
+    await rules.fill((await rules.inputValue()).replace(".*:2", ".*:3"));
+    await expect(main(checked)).toContainText("The target is kept.");
+  });
+
+  test("a proposed rule of the page of cardinality is tried on its series", async ({ checked, shop }) => {
+    await checked.goto(`${shop.url}explore/cardinality?match=demo_requests_total`);
+    await checked.getByRole("link", { name: "Try it in Relabelling" }).click();
+    await expect(main(checked)).toContainText("The sample is dropped by rule 1 of 1.");
+    const series = checked.getByRole("combobox", { name: "Series" });
+    await expect(series.locator("option")).toHaveCount(10);
+    await checked.goBack();
+    await checked.getByRole("link", { name: "Try it: drop handler in Relabelling" }).click();
+    await expect(main(checked)).toContainText('− handler="/h0"');
+    await series.selectOption({ index: 3 });
+    await expect(main(checked)).toContainText('− handler="/h3"');
+    await expect(main(checked)).toContainText("The sample is kept. Labels after relabelling:");
+  });
+
+  test.describe("with a mistake", () => {
+    // The browser logs each answer that is an error.
+    test.use({ allowed: /Failed to load resource.*400/ });
+
+    test("own rules have their mistakes at the line, and are in the address", async ({ checked, shop }) => {
+      await checked.goto(`${shop.url}relabel`);
+      await checked.getByRole("button", { name: "Own rules" }).click();
+      await expect(main(checked)).toContainText("Paste rules above.");
+      const rules = checked.getByRole("textbox", { name: "Rules in YAML" });
+      await rules.fill("- source_labels: [env]\n  action: dorp\n");
+      await checked.getByRole("textbox", { name: "Labels before relabelling" }).fill('env="dev"\njob="a"');
+      await expect(main(checked)).toContainText('unknown relabel action "dorp"');
+      await expect(main(checked).locator(".numbers .bad")).toHaveText("2");
+      await expect(main(checked)).toContainText("The rules have a mistake.");
+      await rules.fill("- source_labels: [env]\n  target_label: stage\n");
+      await expect(main(checked)).toContainText('+ stage="dev"');
+      await checked.reload();
+      await expect(main(checked)).toContainText('+ stage="dev"');
+      await expect(rules).toHaveValue("- source_labels: [env]\n  target_label: stage\n");
+    });
   });
 
   test("the page of discovery leads to the rule that dropped a target", async ({ checked, shop }) => {

@@ -10,6 +10,7 @@ const PATHS = [
   "", "alerts", "rules", "alertmanager-discovery", "targets", "service-discovery", "tsdb-status", "cluster", "config",
   "flags", "status", "queries", "queries?view=top", "queries?view=history",
   "explore/metrics", "explore/cardinality", "explore/cardinality?compare=1h", "explore/usage", "relabel", "discards",
+  "relabel?of=own&configs=[]&labels=a%3D%221%22", "rules/test?rule=record:%20a",
 ];
 
 interface Failing {

@@ -272,11 +272,33 @@ test("the configuration is searched, folded and reloaded", async ({ checked, sho
   await expect(main(checked)).toContainText("The file was loaded");
 });
 
-test("flags are found by a part of their name", async ({ checked, shop }) => {
+test("flags have defaults and descriptions, changed ones first, and are found by their words", async ({ checked, shop }) => {
   await checked.goto(`${shop.url}flags`);
+  const rows = main(checked).locator("tbody");
+  const lifecycle = rows.filter({ hasText: "--web.enable-lifecycle" });
+  await expect(lifecycle).toContainText(/changed.*true.*false/);
+  await expect(main(checked)).toContainText(/\d of \d+ changed\./);
+  const texts = await rows.allInnerTexts();
+  const marks = texts.map((text) => text.includes("changed") && /^--\S+ changed/.test(text));
+  expect(marks.lastIndexOf(true)).toBeLessThan(marks.indexOf(false));
   await checked.getByRole("searchbox", { name: "Filter" }).fill("retention.time");
-  await expect(main(checked).locator("tbody tr")).toHaveCount(1);
+  await expect(rows).toHaveCount(1);
   await expect(main(checked)).toContainText("--storage.tsdb.retention.time");
+  await expect(rows.locator("td").last()).toContainText(/[a-z]{4}/);
+  await checked.getByRole("searchbox", { name: "Filter" }).fill("changed=true web.enable-lifecycle");
+  await expect(rows).toHaveCount(1);
+});
+
+test.describe("a server without settings", () => {
+  // The browser logs the 404.
+  test.use({ allowed: /Failed to load resource.*404/ });
+
+  test("flags have their values", async ({ checked, shop }) => {
+    await checked.route("**/api/v1/status/settings*", (route) => route.fulfill({ status: 404, contentType: "text/plain", body: "404 page not found" }));
+    await checked.goto(`${shop.url}flags`);
+    await expect(main(checked).getByRole("table").locator("thead th")).toHaveText(["Flag", "Value"]);
+    await expect(main(checked).locator("tbody").filter({ hasText: "--web.enable-lifecycle" })).toContainText("true");
+  });
 });
 
 test("status shows version, uptime and memory in words, and folds Go's names", async ({ checked, shop }) => {

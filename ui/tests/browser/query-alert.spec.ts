@@ -27,9 +27,9 @@ test("the YAML follows the fields, and the alerts of the shown range are counted
   await expect(dialog(checked).locator("pre")).toHaveText(
     "groups:\n- name: 'DemoRequestsTotal'\n  rules:\n  - alert: 'DemoRequestsTotal'\n    expr: 'demo_requests_total{handler=\"/h1\"} > 1000'\n    for: 5m\n    labels:\n      severity: 'warning'\n",
   );
-  await expect(dialog(checked)).toContainText(/In the shown 20 min, by steps of 15 s: 1 alert, firing for 15 min( 15 s)? in all/);
+  await expect(dialog(checked)).toContainText(/In the shown 20 min, every 1 s: 1 firing of 1 alert, (20 min|19 min \d+ s) in all/);
   await threshold.fill("1e9");
-  await expect(dialog(checked)).toContainText("by steps of 15 s: no alert.");
+  await expect(dialog(checked)).toContainText("every 1 s: no alert.");
   // The server has no folder for rules.
   await expect(dialog(checked).getByRole("button", { name: "Store on the server" })).toHaveCount(0);
   await checked.keyboard.press("Escape");

@@ -1,5 +1,5 @@
-import { expect, test } from "vitest";
-import { compareLabels, isInternal } from "../../../src/pages/labelChanges";
+import { describe, expect, test } from "vitest";
+import { appliedSteps, blockOf, compareLabels, isInternal, nounOf, resultLabels } from "../../../src/pages/labelChanges";
 import { causeOf } from "../../../src/pages/scrapeFailure";
 import { SelfMetrics } from "../../../src/pages/selfMetrics";
 import { yamlLines } from "../../../src/pages/yaml";
@@ -76,4 +76,37 @@ test("lines of YAML have kinds", () => {
 test("lines of YAML fold what belongs to them, lists at the column of their key too", () => {
   const folds = yamlLines(CONFIG).map(({ number, lastChild }) => [number, lastChild]);
   expect(folds.filter(([from, to]) => from !== to)).toEqual([[1, 2], [3, 8], [4, 8], [5, 6]]);
+});
+
+describe("steps of relabelling", () => {
+  const step = (output: Record<string, string>, keep = true) => ({ rule: {}, output, keep });
+
+  test("rules after one that drops are not applied", () => {
+    const steps = [step({ a: "1" }), step({}, false), step({})];
+    expect(appliedSteps(steps)).toHaveLength(2);
+    expect(appliedSteps(steps.slice(0, 1))).toHaveLength(1);
+  });
+
+  test("a target loses its internal labels, and a sample keeps its name", () => {
+    const before = { __name__: "up", job: "a" };
+    expect(resultLabels(before, [], "sample")).toEqual(before);
+    expect(resultLabels(before, [step({ __name__: "up", job: "b" })], "target")).toEqual({ job: "b" });
+  });
+
+  test.each([
+    ["- action: drop\n", "target"],
+    ["relabel_configs:\n", "target"],
+    ["# rules\nmetric_relabel_configs: []\n", "sample"],
+    ["write_relabel_configs:\n", "sample"],
+    ["alert_relabel_configs:\n", "alert"],
+  ])("%j concerns a %s", (configs, expected) => {
+    expect(nounOf(configs)).toBe(expected);
+  });
+
+  test("the rules of a job are a part of its configuration", () => {
+    const yaml = "job_name: a\n  relabel_configs:\n  - action: drop\n    regex: x\n\n  metric_relabel_configs:\n    - action: keep\nscheme: http\n";
+    expect(blockOf(yaml, "relabel_configs")).toBe("relabel_configs:\n- action: drop\n  regex: x\n");
+    expect(blockOf(yaml, "metric_relabel_configs")).toBe("metric_relabel_configs:\n  - action: keep\n");
+    expect(blockOf(yaml, "write_relabel_configs")).toBeUndefined();
+  });
 });

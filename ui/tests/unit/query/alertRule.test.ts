@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Series } from "../../../src/api/types";
-import { alertName, conditionOf, faultsOf, fileYaml, pastAlerts, groupYaml, isCondition, type RuleDraft } from "../../../src/query/alertRule";
+import { alertName, conditionOf, faultsOf, fileYaml, groupYaml, isCondition, ruleText, thresholdOf, withThreshold, type RuleDraft } from "../../../src/query/alertRule";
 
 const DRAFT: RuleDraft = { name: "Down", expr: "up", operator: "==", threshold: "0", wait: "5m", severity: "critical", summary: "" };
 
@@ -39,6 +38,7 @@ describe("YAML", () => {
   test("a group and a file", () => {
     const rule = "- alert: 'Down'\n  expr: 'up == 0'\n  for: 5m\n  labels:\n    severity: 'critical'\n";
     expect(groupYaml(DRAFT, "g")).toBe(`name: 'g'\nrules:\n${rule}`);
+    expect(ruleText(DRAFT)).toBe(rule);
     expect(fileYaml({ ...DRAFT, wait: "", severity: "" }, "g")).toBe("groups:\n- name: 'g'\n  rules:\n  - alert: 'Down'\n    expr: 'up == 0'\n");
   });
 
@@ -60,29 +60,27 @@ describe("YAML", () => {
   });
 });
 
-describe("alerts of the past", () => {
-  const series = (points: [number, number][]): Series => ({
-    metric: {},
-    times: Float64Array.from(points, ([time]) => time),
-    values: Float64Array.from(points, ([, value]) => value),
-    histograms: [],
-  });
-  const fired = (points: [number, number][], change: Partial<RuleDraft>) => pastAlerts([series(points)], 10, { ...DRAFT, wait: "", ...change });
-
-  test("an alert lasts until the step at which the condition fails, or has no sample", () => {
-    expect(fired([[0, 1], [10, 0], [20, 0], [30, 1]], {})).toEqual({ count: 1, seconds: 20 });
-    expect(fired([[0, 0], [10, 0], [50, 0]], {})).toEqual({ count: 2, seconds: 30 });
-    expect(fired([[0, 5]], {})).toEqual({ count: 0, seconds: 0 });
-  });
-
-  test("the condition has to hold for some time", () => {
-    const points: [number, number][] = [[0, 0], [10, 0], [20, 0], [30, 1], [40, 0]];
-    expect(fired(points, { wait: "20s" })).toEqual({ count: 1, seconds: 10 });
-    expect(fired(points, { wait: "21s" })).toEqual({ count: 0, seconds: 0 });
+describe("thresholds", () => {
+  test.each([
+    ["up == 0", "0", "up"],
+    ["(sum(rate(x[5m])) > 1e3)", "1e3", "sum(rate(x[5m]))"],
+    ["x < -5", "-5", "x"],
+    ["a / b >= 0.5", "0.5", "a / b"],
+    ["x > bool 5", undefined, ""],
+    ["x > y", undefined, ""],
+    ["5 < x", undefined, ""],
+    ["x + 5", undefined, ""],
+    ["x > 5 and y", undefined, ""],
+    ["", undefined, ""],
+  ])("%s", (expr, text, compared) => {
+    const found = thresholdOf(expr);
+    expect(found?.text).toBe(text);
+    if (found) expect(found.compared).toBe(compared);
   });
 
-  test("the series of a condition fire, whatever their value", () => {
-    expect(fired([[0, 7], [10, 7]], { expr: "up > 5", threshold: "" })).toEqual({ count: 1, seconds: 20 });
-    expect(fired([[0, 7], [10, NaN], [20, Infinity]], { operator: ">", threshold: "8" })).toEqual({ count: 1, seconds: 10 });
+  test("another number takes its place", () => {
+    expect(withThreshold("(x > 5)", "7")).toBe("(x > 7)");
+    expect(withThreshold("x < -5", "1")).toBe("x < 1");
+    expect(withThreshold("x", "1")).toBe("x");
   });
 });

@@ -26,6 +26,7 @@ pub(super) const OWN: &[ApiRoute] = &[
     page_at("/explore/usage", "Metrics that no query selects."),
     page_at("/alerts", "Alerting rules and their alerts."),
     page_at("/rules", "Rules."),
+    page_at("/rules/test", "Test of a rule over the past."),
     page_at("/targets", "Scrape targets."),
     page_at("/service-discovery", "Discovered targets."),
     page_at("/relabel", "Relabelling of a target, rule by rule."),

@@ -1,1 +1,0 @@
-import{Gt as e,tr as t}from"./shared-B5gzvmi6.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);t(e,{target:n});
