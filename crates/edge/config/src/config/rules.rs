@@ -30,12 +30,16 @@ const LISTS: KeyGroups = &[&[
 /// Reads, validates and compiles relabeling rules that are not part of a config file: a list of
 /// rules, or a mapping with one of the keys under which a config contains them.
 pub fn parse_relabel_rules(text: &str, names: NameScheme) -> Result<Vec<RelabelRule>, YamlError> {
-    let Some(root) = firn_yaml::parse(text)? else {
+    let root = firn_yaml::parse(text)?;
+    let Some(root) = root.filter(|root| !root.is_null()) else {
         return Ok(Vec::new());
     };
     let mut root = match root.value {
         YamlValue::List(_) => under_key("relabel_configs", root),
-        _ => root,
+        YamlValue::Map(_) => root,
+        YamlValue::Scalar { .. } => {
+            return Err(root.error("expected a list of relabeling rules"));
+        }
     };
     let shape = ConfigValueShape::Section(LISTS);
     walk(&mut root, &shape, "", &mut ConfigFindings::default())?;
@@ -141,7 +145,10 @@ mod tests {
             "- action: drop\n- action: dorp\n",
             Err("2:11: unknown relabel action \"dorp\""),
         );
-        check("up", Err("1:1: expected a mapping, got a scalar"));
-        check("- regex: '('\n", Err(""));
+        check("up", Err("1:1: expected a list of relabeling rules"));
+        check(
+            "- regex: '('\n",
+            Err("1:3: error parsing regexp: missing closing ): `^(?s:()$`"),
+        );
     }
 }
