@@ -396,7 +396,7 @@ test("an agent shows its targets and its state, and requests no endpoint that it
   await checked.goto(firn.url);
   await expect(checked.getByRole("list", { name: "Health" })).toContainText("0 of 1 target up");
   await expect(main(checked).getByText("Firn's own figures")).toHaveCount(0);
-  await checked.goto(`${firn.url}targets`);
+  await checked.goto(`${firn.url}targets?refresh=1s`);
   await expect(main(checked)).toContainText("Nothing listens at this address");
   await checked.goto(`${firn.url}agent`);
   await expect(main(checked)).toContainText(/Running for/);
