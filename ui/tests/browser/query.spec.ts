@@ -12,7 +12,7 @@ function link(firn: Firn, expr: string, more = ""): string {
 
 const editor = (page: Page, nth = 0) => page.locator(".cm-content").nth(nth);
 const stats = (page: Page) => page.locator(".stats").first();
-const completions = (page: Page) => page.locator(".cm-tooltip-autocomplete li");
+const completions = (page: Page) => page.locator(".cm-tooltip-autocomplete:not(.cm-tooltip-autocomplete-disabled) li");
 
 async function write(page: Page, text: string): Promise<void> {
   await editor(page).click();
