@@ -29,7 +29,7 @@ LINTED    = MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
 LANES     = $(MAKE) --jobs=2 --output-sync=target
 
 .PHONY: help run build ui dist package test format compile check inside inside-browser outside page sources browser \
-	budgets interleavings bench soak figures fuzz conformance answers install cluster target/release/firn \
+	budgets interleavings bench soak figures fuzz conformance answers install programs cluster target/release/firn \
 	target/debug/firn
 
 help:
@@ -91,6 +91,9 @@ budgets: target/debug/firn
 install:
 	sh tests/install/debian.sh
 
+programs:
+	sh tests/install/programs.sh
+
 format:
 	$(CARGO) fmt --all --check
 
@@ -113,10 +116,10 @@ outside: compile
 interleavings: compile
 	$(LINTED) test -p firn-storage --features shuttle --lib --locked interleavings
 
-# Downloads of the page's packages wait beside the compiler; the browser follows the unit tests, whose lane
-# ends first.
+# Downloads of the page's packages and the build of programs in Go run beside the compiler, which often uses one
+# core; the browser follows the unit tests, whose lane ends first.
 test: install format
-	$(LANES) compile sources
+	$(LANES) compile sources programs
 	$(LANES) inside-browser outside
 	$(MAKE) conformance FIRN=target/debug/firn
 

@@ -15,6 +15,9 @@ export default defineConfig({
   workers: 2,
   fullyParallel: false,
   timeout: 60_000,
+  // Other tests run at the same time and may delay an answer beyond a test's patience. A test that passes only at
+  // the second try is listed as flaky.
+  retries: 1,
   expect: { timeout: 15_000 },
   reporter: [["list"]],
   outputDir: "../target/page-tests",

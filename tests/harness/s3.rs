@@ -1,6 +1,6 @@
 //! A real S3 server, versitygw, whose objects are files in a temporary folder.
 //!
-//! Tests that need it are skipped without it; `tests/install/debian.sh` builds it where Go is
+//! Tests that need it are skipped without it; `tests/install/programs.sh` builds it where Go is
 //! installed.
 
 use super::cluster::wait_within;
@@ -104,14 +104,14 @@ fn find_program() -> Option<PathBuf> {
     let found = in_path.chain([built_program()]).find(|file| file.exists());
     if found.is_none() {
         println!(
-            "skipped: no versitygw in PATH, and none built by tests/install/debian.sh with \
+            "skipped: no versitygw in PATH, and none built by tests/install/programs.sh with \
              FIRN_BUILD_VERSITYGW=1"
         );
     }
     found
 }
 
-/// Returns the program that `tests/install/debian.sh` builds.
+/// Returns the program that `tests/install/programs.sh` builds.
 fn built_program() -> PathBuf {
     let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".cache");
     let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);

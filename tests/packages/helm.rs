@@ -1,5 +1,5 @@
 //! The Helm chart passes Helm's linter, renders, and makes a config that Firn accepts. Tests that
-//! need Helm are skipped without it; `tests/install/debian.sh` builds it where Go is installed.
+//! need Helm are skipped without it; `tests/install/programs.sh` builds it where Go is installed.
 
 use crate::{at, check_config, document, has, root, succeed, text, text_at};
 use firn_yaml::{YamlNode, print};
@@ -27,14 +27,14 @@ fn helm() -> Option<PathBuf> {
     };
     if found.is_none() {
         println!(
-            "skipped: no helm in PATH, and none built by tests/install/debian.sh with FIRN_BUILD_HELM=1"
+            "skipped: no helm in PATH, and none built by tests/install/programs.sh with FIRN_BUILD_HELM=1"
         );
     }
     found
 }
 
 /// The objects that the chart makes with these values.
-/// The program that `tests/install/debian.sh` builds.
+/// The program that `tests/install/programs.sh` builds.
 fn built() -> PathBuf {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
     let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
