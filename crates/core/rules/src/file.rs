@@ -154,12 +154,22 @@ pub fn parse(text: &str, options: RuleFileOptions) -> Result<RuleFile, Vec<RuleP
     };
     let mut reader = read::RuleFileReader::new(options);
     let file = reader.read_file(&root);
+    finish(reader, file, |file| check::check(file, options))
+}
+
+/// Returns the value that `reader` has read, or all errors of the reader. If there are none, those
+/// of `check`.
+fn finish<T>(
+    reader: read::RuleFileReader,
+    value: T,
+    check: impl FnOnce(&T) -> Vec<RuleParseError>,
+) -> Result<T, Vec<RuleParseError>> {
     let mut errors = reader.into_errors();
     if errors.is_empty() {
-        errors = check::check(&file, options);
+        errors = check(&value);
     }
     if errors.is_empty() {
-        Ok(file)
+        Ok(value)
     } else {
         Err(errors)
     }
@@ -186,13 +196,5 @@ pub fn parse_rule(
     };
     let mut reader = read::RuleFileReader::new(options);
     let rule = reader.read_rule(node);
-    let mut errors = reader.into_errors();
-    if errors.is_empty() {
-        errors = check::check_rule(&rule, options);
-    }
-    if errors.is_empty() {
-        Ok(rule)
-    } else {
-        Err(errors)
-    }
+    finish(reader, rule, |rule| check::check_rule(rule, options))
 }
