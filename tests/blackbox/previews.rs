@@ -1,5 +1,5 @@
-//! What rules would do, before they are in a file: previews of rules over the past, steps of
-//! relabeling rules from a request, and the settings of the process.
+//! Previews of rules over a past time range, steps of relabeling rules from a request, and the
+//! settings of the process.
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::{Server, wait_for};

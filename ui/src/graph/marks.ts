@@ -58,7 +58,7 @@ export function union(ranges: readonly { start: number; end: number }[]): { star
   return found;
 }
 
-// The address of the trace of an exemplar: `{name}` in the template stands for the value of a label. Undefined if
+// The address of the trace of an exemplar: `{name}` in the template is replaced by the value of a label. Undefined if
 // the labels lack a name of the template, or the address is none of the web.
 export function traceLink(template: string, labels: Labels): string | undefined {
   let isWhole = true;

@@ -1,5 +1,5 @@
-//! Evaluation of one rule over a past time range, to show what a group with this rule would have
-//! done: which alerts it would have had and when, or which samples it would have recorded.
+//! Evaluates one rule over a past time range. Returns the alerts that a group with this rule would
+//! have had, with their times, or the series that it would have recorded.
 //!
 //! Invariant: nothing is stored and nothing is sent. The rule is evaluated by the same code as in a
 //! group ([`Rule::evaluate`] and [`RuleAlerts::advance`]). Alerts start without state, so the

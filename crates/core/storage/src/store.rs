@@ -323,8 +323,8 @@ impl Store {
         let _ = self.parts.learn_metadata.set(learn);
     }
 
-    /// Sets the maximum size of the cache of pages and of that of blocks, each in bytes, and evicts
-    /// what is beyond. See [`StoreOptions::page_cache_bytes`].
+    /// Sets the maximum size of the page cache and of the block cache, each in bytes, and evicts
+    /// entries until both fit. See [`StoreOptions::page_cache_bytes`].
     pub fn set_cache_bytes(&self, bytes: usize) {
         self.parts.sealed.cache.set_bytes_max(bytes);
         self.parts.blocks.cache.set_bytes_max(bytes);

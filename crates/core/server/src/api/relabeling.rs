@@ -1,8 +1,9 @@
 //! POST `/api/v1/targets/relabel_steps`, an extension of Firn: relabelling rules of the request are
 //! applied to its labels.
 //!
-//! Rules and labels come from clients and can multiply the size of labels with each step. The size
-//! of the request, of all label sets together, and of what a single rule can write is limited.
+//! Rules and labels come from clients and can multiply the size of labels with each step. Limits
+//! apply to the size of the request, to the output of a single rule, and to all label sets
+//! together.
 
 use super::call::ApiCall;
 use super::status::run_and_respond;
