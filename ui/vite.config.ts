@@ -2,9 +2,11 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 
 // The parts that most pages share are one file: the build makes a file for each of them otherwise, and
-// each file is a request. The finder is loaded on its own.
+// each file is a request. Parts of lists alone are another one, for the sake of the first view. Parts of
+// the frame that open by a click, and those for tenants, are loaded on their own.
+const LISTS = /ui\/src\/parts\/(Confirm|Empty|Facts|FilterBox|SelectorBox|Segments|Strip|filter|opened)\./;
 const SHARED =
-  /ui\/src\/(api|format|frame|look|parts|state)\/(?!Finder|find\.)|ui\/src\/pages\/(alerting|selfMetrics)\.ts|ui\/src\/query\/(functions|history|names|rank)\.ts/;
+  /ui\/src\/(api|format|frame|look|parts|state)\/(?!Finder|find\.|Tenant|Confirm|Empty|Facts|FilterBox|SelectorBox|Segments|Strip|filter|opened)|ui\/src\/pages\/(alerting|selfMetrics)\.ts|ui\/src\/query\/(functions|history|names|rank)\.ts|node_modules\/(svelte|esm-env|clsx)\/|vite\/preload-helper/;
 
 // Server behind `npm run dev`.
 const FIRN = process.env.FIRN_URL ?? "http://127.0.0.1:9090";
@@ -22,7 +24,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     license: { fileName: "LICENSES.txt" },
     reportCompressedSize: false,
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "shared", test: SHARED }] } } },
+    rolldownOptions: { output: { codeSplitting: { includeDependenciesRecursively: false, groups: [{ name: "shared", test: SHARED, priority: 1 }, { name: "lists", test: LISTS }] } } },
   },
   server: {
     proxy: Object.fromEntries(["/api", "/-/", "/metrics", "/consoles", "/user/"].map((path) => [path, FIRN])),

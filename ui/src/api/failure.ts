@@ -5,6 +5,8 @@ export type Failure =
   | { kind: "refused"; status: number; errorType: string; message: string }
   // Credentials are missing or wrong.
   | { kind: "sign-in"; message: string }
+  // The server has tenants, and the request names none.
+  | { kind: "tenant"; message: string }
   // The credential lacks a scope, or may see only some series.
   | { kind: "forbidden"; message: string }
   // Full or busy; trying again later may help.
@@ -18,6 +20,7 @@ export type Failure =
   // The page cancelled the request.
   | { kind: "cancelled" };
 
+const NO_TENANT = "no org id";
 const RETRY_AFTER_SECONDS = 5;
 const FOREIGN_TEXT_MAX = 4000;
 
@@ -28,6 +31,7 @@ export function failureOf(status: number, headers: Headers, text: string): Failu
   const document = errorDocument(text);
   const isPlain = (headers.get("content-type") ?? "").startsWith("text/plain");
   const message = document?.error ?? (isPlain ? text.trim() : "");
+  if (status === 401 && message === NO_TENANT) return { kind: "tenant", message };
   if (status === 401) return { kind: "sign-in", message };
   if (message === "") return { kind: "foreign", status, text: text.slice(0, FOREIGN_TEXT_MAX) };
   if (status === 403) return { kind: "forbidden", message };

@@ -26,6 +26,8 @@ export interface Route {
   needsStore?: boolean;
   // A credential restricted by `match` cannot read it.
   needsWhole?: boolean;
+  // It shows parts that all tenants share: a credential for some tenants cannot read it.
+  isOfAll?: boolean;
   // A count beside the name in the sidebar.
   count?: "alerts" | "rules" | "targets";
 }
@@ -50,7 +52,7 @@ export const ROUTES: readonly Route[] = [
   { path: "/alerts", title: "Alerts", group: "Alerting", icon: "alert", load: () => import("../pages/Alerts.svelte"), refresh: LIST_REFRESH, needsStore: true, needsWhole: true, count: "alerts" },
   { path: "/rules", title: "Rules", group: "Alerting", icon: "rules", load: () => import("../pages/Rules.svelte"), refresh: LIST_REFRESH, needsStore: true, needsWhole: true, count: "rules" },
   { path: "/rules/test", title: "Rule test", group: "Alerting", within: "/rules", icon: "rules", load: () => import("../pages/RuleTest.svelte"), hasRange: true, needsStore: true },
-  { path: "/alertmanager-discovery", title: "Alertmanagers", group: "Alerting", icon: "bell", load: () => import("../pages/Alertmanagers.svelte"), refresh: LIST_REFRESH, needsStore: true, needsWhole: true },
+  { path: "/alertmanager-discovery", title: "Alertmanagers", group: "Alerting", icon: "bell", load: () => import("../pages/Alertmanagers.svelte"), refresh: LIST_REFRESH, needsStore: true, needsWhole: true, isOfAll: true },
   { path: "/targets", title: "Targets", group: "Scraping", icon: "target", load: () => import("../pages/Targets.svelte"), hasRange: true, refresh: LIST_REFRESH, needsWhole: true, count: "targets" },
   { path: "/service-discovery", title: "Discovery", group: "Scraping", icon: "discovery", load: () => import("../pages/Discovery.svelte"), refresh: LIST_REFRESH, needsWhole: true },
   { path: "/relabel", title: "Relabelling", group: "Scraping", icon: "relabel", load: () => import("../pages/Relabelling.svelte"), needsWhole: true },
@@ -58,9 +60,9 @@ export const ROUTES: readonly Route[] = [
   { path: "/queries", title: "Queries", group: "Server", icon: "queries", load: () => import("../pages/Queries.svelte"), refresh: 2, needsStore: true, needsWhole: true },
   { path: "/tsdb-status", title: "Storage", group: "Server", icon: "storage", load: () => import("../pages/Storage.svelte"), refresh: LIST_REFRESH, needsStore: true, needsWhole: true },
   { path: "/cluster", title: "Cluster", group: "Server", icon: "cluster", load: () => import("../pages/Cluster.svelte"), refresh: 2, needsCluster: true, needsWhole: true },
-  { path: "/config", title: "Configuration", group: "Server", icon: "config", load: () => import("../pages/Configuration.svelte"), needsWhole: true },
-  { path: "/flags", title: "Flags", group: "Server", icon: "flag", load: () => import("../pages/Flags.svelte"), needsWhole: true },
-  { path: "/status", aliases: ["/agent"], title: "Status", group: "Server", icon: "status", load: () => import("../pages/Status.svelte"), refresh: LIST_REFRESH, needsWhole: true },
+  { path: "/config", title: "Configuration", group: "Server", icon: "config", load: () => import("../pages/Configuration.svelte"), needsWhole: true, isOfAll: true },
+  { path: "/flags", title: "Flags", group: "Server", icon: "flag", load: () => import("../pages/Flags.svelte"), needsWhole: true, isOfAll: true },
+  { path: "/status", aliases: ["/agent"], title: "Status", group: "Server", icon: "status", load: () => import("../pages/Status.svelte"), refresh: LIST_REFRESH, needsWhole: true, isOfAll: true },
 ];
 
 // The page at a path below the root; a slash at the end is the same page.

@@ -9,5 +9,6 @@ export const visibleRoutes = (): Route[] => ROUTES.filter(isVisible);
 function isVisible(route: Route): boolean {
   if (route.needsStore && isAgent) return false;
   if (route.needsCluster && !isCluster) return false;
+  if (route.isOfAll && !access.isForAll) return false;
   return !(route.needsWhole && (access.isRestricted || !access.may("read")));
 }

@@ -4,6 +4,8 @@ import type { QueryData } from "../api/types";
 import { root } from "../api/root";
 import { selectorOf } from "../format/labels";
 import { formatDuration } from "../format/duration";
+import { shellQuoted } from "../format/shell";
+import { tenant } from "../state/tenant.svelte";
 import type { Question } from "./run.svelte";
 import { numberText } from "./wire";
 
@@ -41,19 +43,19 @@ function matrixCsv(result: Extract<QueryData, { resultType: "matrix" }>["result"
   return `${[head, ...rows].join("\n")}\n`;
 }
 
-// A text for a shell, quoted if it has signs of the shell.
-export const shellQuoted = (text: string) =>
-  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+// The headers of the page itself, except for the credential.
+const headers = (flag: string, between: string): string[] =>
+  Object.entries(tenant.headers()).map(([name, value]) => `${flag} ${shellQuoted(name + between + value)}`);
 
 export function curl({ expr, kind, start, end, step }: Question): string {
   const path = kind === "range" ? "query_range" : "query";
   const times = kind === "range" ? [`start=${iso(start)}`, `end=${iso(end)}`, `step=${step}`] : [`time=${iso(end)}`];
   const forms = [`query=${expr}`, ...times].map((one) => `--data-urlencode ${shellQuoted(one)}`);
-  return ["curl", "-s", shellQuoted(`${root}api/v1/${path}`), ...forms].join(" ");
+  return ["curl", "-s", ...headers("-H", ": "), shellQuoted(`${root}api/v1/${path}`), ...forms].join(" ");
 }
 
 export function firnQuery({ expr, kind, start, end, step }: Question): string {
-  const server = shellQuoted(root.replace(/\/$/, ""));
+  const server = [...headers("--header", "="), shellQuoted(root.replace(/\/$/, ""))].join(" ");
   if (kind === "instant") return `firn query instant --time ${iso(end)} ${server} ${shellQuoted(expr)}`;
   const times = `--start ${iso(start)} --end ${iso(end)} --step ${formatDuration(step)}`;
   return `firn query range ${times} ${server} ${shellQuoted(expr)}`;

@@ -2,6 +2,7 @@
 
 import { get, observe, type Outcome } from "../api/client";
 import { connection } from "./connection.svelte";
+import { tenant } from "./tenant.svelte";
 
 const TOKEN_KEY = "firn.token";
 
@@ -10,7 +11,10 @@ export interface AccessInfo {
   name: string;
   scopes: string[];
   match: string[];
+  // Tenants that the credential may use; empty for all.
   tenants: string[];
+  // Whether each request needs a tenant.
+  multitenancy?: boolean;
 }
 
 class Access {
@@ -28,11 +32,12 @@ class Access {
   async load(): Promise<Outcome<AccessInfo>> {
     const outcome = await get<AccessInfo>("status/access");
     this.info = outcome.ok ? outcome.data : undefined;
+    if (this.info?.multitenancy) tenant.settle(this.info.tenants);
     return outcome;
   }
 
   headers(): Record<string, string> {
-    const headers: Record<string, string> = {};
+    const headers = tenant.headers();
     if (this.#token !== "") headers.Authorization = `Bearer ${this.#token}`;
     return headers;
   }
@@ -74,6 +79,16 @@ class Access {
     return (this.info?.match.length ?? 0) > 0;
   }
 
+  // Whether the credential may read and change the parts that all tenants share, such as the configuration.
+  get isForAll(): boolean {
+    return !this.info?.multitenancy || this.info.tenants.length === 0;
+  }
+
+  // Whether requests have the tenant of the operator's own rules and jobs.
+  get isOperator(): boolean {
+    return this.isForAll && (!this.info?.multitenancy || tenant.name === "anonymous");
+  }
+
   // "you are grafana with read"; empty if the server requires no credentials.
   get sentence(): string {
     if (!this.info || this.info.name === "") return "";
@@ -105,6 +120,8 @@ observe({
   headers: () => access.headers(),
   done: (outcome) => {
     connection.note(outcome);
-    if (!outcome.ok && outcome.failure.kind === "sign-in") access.ask();
+    if (outcome.ok) return;
+    if (outcome.failure.kind === "sign-in") access.ask();
+    if (outcome.failure.kind === "tenant") tenant.ask();
   },
 });

@@ -2,6 +2,9 @@
 
 import { pathOf, root } from "../api/root";
 
+// Parameters of the whole page: links and steps keep them.
+const KEPT = ["tenant"];
+
 class Address {
   // Below the root: "/targets".
   path = $state("/");
@@ -45,7 +48,16 @@ class Address {
   // The link to a page, as it was left if no parameters are given.
   href(path: string, params?: URLSearchParams | Record<string, string>): string {
     const search = params === undefined ? this.#remembered(path) : new URLSearchParams(params).toString();
-    return root + path.slice(1) + (search === "" ? "" : `?${search}`);
+    return this.#link(path, search);
+  }
+
+  #link(path: string, search: string): string {
+    const params = new URLSearchParams(search);
+    for (const name of KEPT) {
+      const value = this.params.get(name);
+      if (value !== null && !params.has(name)) params.set(name, value);
+    }
+    return root + path.slice(1) + (params.size === 0 ? "" : `?${params.toString()}`);
   }
 
   #remembered(path: string): string {
@@ -55,7 +67,7 @@ class Address {
   }
 
   #write(method: "pushState" | "replaceState", path: string, search: string): void {
-    window.history[method](null, "", root + path.slice(1) + (search === "" ? "" : `?${search}`));
+    window.history[method](null, "", this.#link(path, search));
     this.#read();
   }
 

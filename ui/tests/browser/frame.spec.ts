@@ -1,6 +1,7 @@
 // The frame of all pages: menu, paths, address, theme, states of requests.
 
 import { ROUTES } from "../../src/frame/routes";
+import { violations } from "./fixtures/axe";
 import { startProxy } from "./fixtures/firn";
 import { expect, test } from "./fixtures/test";
 
@@ -239,6 +240,86 @@ firn:
     await expect(menu.getByRole("link", { name: "Query", exact: true })).toBeVisible();
     await expect(menu.getByRole("link", { name: "Targets" })).toHaveCount(0);
     await expect(checked.locator("main")).toContainText("may read only some series");
+  });
+});
+
+test.describe("with tenants", () => {
+  test.use({ allowed: /status of 40[13]/ });
+
+  const TOKENS = ["operator, token: token-of-the-operator", "one, token: token-of-one-tenant, tenants: [a]", "two, token: token-of-two-tenants, tenants: [a, b]"];
+  const CONFIG = `
+firn:
+  multitenancy: true
+  access:
+    tokens:
+${TOKENS.map((token) => `    - {name: ${token}, scopes: [read, write]}\n`).join("")}`;
+
+  test("the page needs a tenant, keeps it in the address, and shows the data of no other", async ({ checked, serve }) => {
+    const firn = await serve({ files: { "firn.yml": CONFIG } });
+    for (const tenant of ["a", "b"]) {
+      const headers = { Authorization: "Bearer token-of-the-operator", "X-Scope-OrgID": tenant };
+      const written = await fetch(`${firn.url}api/v1/import/prometheus`, { method: "POST", headers, body: `money{owner="${tenant}"} 1\n` });
+      expect(written.ok).toBe(true);
+    }
+    const signIn = async (token: string, path: string) => {
+      await checked.goto(`${firn.url}-/healthy`);
+      await checked.evaluate((text) => {
+        sessionStorage.clear();
+        sessionStorage.setItem("firn.token", text);
+      }, token);
+      await checked.goto(firn.url + path);
+    };
+    const table = "query?g0.expr=money&g0.tab=table";
+    const main = checked.locator("main");
+    const menu = checked.getByRole("navigation", { name: "Pages" });
+
+    await signIn("token-of-the-operator", table);
+    const name = checked.getByRole("textbox", { name: "Tenant" });
+    await name.fill("team a");
+    await name.press("Enter");
+    await expect(main).toContainText("Expected: a name like team-a, or several as a|b");
+    await expect(name).toHaveValue("team a");
+    await name.fill("a");
+    await name.press("Enter");
+    await expect(main).toContainText(/owner.*a/);
+    await expect(main).not.toContainText('"b"');
+    await expect(checked).toHaveURL(/[?&]tenant=a(&|$)/);
+    await expect(checked).toHaveURL(/g0\.expr=money/);
+    // Links to other pages carry it, and a step back returns to the tenant before.
+    await menu.getByRole("link", { name: "Metrics" }).click();
+    await expect(checked).toHaveURL(/explore\/metrics\?tenant=a$/);
+    await menu.getByRole("link", { name: "Query", exact: true }).click();
+    await expect(checked.locator(".stats")).toContainText("1 series");
+    await checked.getByRole("button", { name: "Tenant: a" }).click();
+    await name.fill("a|b");
+    await name.press("Enter");
+    await expect(checked.getByRole("button", { name: "Tenant: a|b" })).toBeVisible();
+    await expect(checked.locator(".stats")).toContainText("2 series");
+    await expect(main).toContainText("__tenant_id__");
+    await checked.getByRole("button", { name: "Tenant: a|b" }).click();
+    await expect(checked.getByRole("group", { name: "Recent tenants" }).getByRole("button")).toHaveText(["a|b", "a"]);
+    await checked.goBack();
+    await expect(checked.getByRole("button", { name: "Tenant: a", exact: true })).toBeVisible();
+    await expect(checked.locator(".stats")).toContainText("1 series");
+    expect(await violations(checked)).toEqual([]);
+
+    await signIn("token-of-two-tenants", table);
+    await main.getByRole("combobox", { name: "Tenant" }).selectOption("b");
+    await main.getByRole("button", { name: "Show" }).click();
+    await expect(main).toContainText(/owner.*b/);
+    const choice = checked.getByRole("banner").getByRole("combobox", { name: "Tenant" });
+    await expect(choice.getByRole("option")).toHaveText(["a", "b", "a|b"]);
+    await choice.selectOption("a");
+    await expect(choice).toHaveValue("a");
+    await expect(main).toContainText(/owner.*a/);
+
+    await signIn("token-of-one-tenant", table);
+    await expect(main).toContainText(/owner.*a/);
+    await expect(choice).toHaveValue("a");
+    await expect(menu.getByRole("link", { name: "Targets" })).toBeVisible();
+    await expect(menu.getByRole("link", { name: "Flags" })).toHaveCount(0);
+    await checked.goto(`${firn.url}${table}&tenant=b`);
+    await expect(main).toContainText(/has no access to the tenant "b"/);
   });
 });
 

@@ -1,13 +1,9 @@
 // The query page for everybody: keys, screen readers, narrow screens.
 
-import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
 import type { Page } from "@playwright/test";
+import { violations } from "./fixtures/axe";
 import type { Firn } from "./fixtures/firn";
 import { expect, test } from "./fixtures/test";
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
 const VIEWS: [string, string][] = [
   ["an empty panel", ""],
@@ -27,16 +23,6 @@ const VIEWS: [string, string][] = [
   ["a wrong comparison", "g0.expr=demo_requests_total&g0.compare=soon"],
   ["alerts and exemplars", "g0.expr=demo_temperature&g0.alerts=1&g0.show_exemplars=1"],
 ];
-
-async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(AXE);
-  return page.evaluate(async (tags) => {
-    interface Found { id: string; nodes: { html: string }[] }
-    const { axe } = window as unknown as { axe: { run: (root: Document, options: object) => Promise<{ violations: Found[] }> } };
-    const { violations: found } = await axe.run(document, { runOnly: { type: "tag", values: tags } });
-    return found.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
-  }, RULES);
-}
 
 async function open(page: Page, firn: Firn, params: string): Promise<void> {
   await page.goto(`${firn.url}query?range=1h&${params}`);

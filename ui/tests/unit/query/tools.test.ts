@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { QueryData } from "../../../src/api/types";
-import { csv, curl, firnQuery, grafanaPanel, shellQuoted } from "../../../src/query/export";
+import { shellQuoted } from "../../../src/format/shell";
+import { csv, curl, firnQuery, grafanaPanel } from "../../../src/query/export";
 import { exportSaved, forget, importSaved, readHistory, readSaved, remember, save } from "../../../src/query/history";
 import { rawSamples, usualDistance } from "../../../src/query/raw";
 import { groupedBy, valueTable } from "../../../src/query/rows";

@@ -1,1 +1,0 @@
-import{Gt as e,rr as t}from"./shared-DPEn2f78.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);t(e,{target:n});
