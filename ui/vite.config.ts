@@ -6,7 +6,7 @@ import { defineConfig } from "vitest/config";
 // the frame that open by a click, and those for tenants, are loaded on their own.
 const LISTS = /ui\/src\/parts\/(Confirm|Empty|Facts|FilterBox|SelectorBox|Segments|Strip|filter|opened)\./;
 const SHARED =
-  /ui\/src\/(api|format|frame|look|parts|state)\/(?!Finder|find\.|Tenant|Confirm|Empty|Facts|FilterBox|SelectorBox|Segments|Strip|filter|opened)|ui\/src\/pages\/(alerting|selfMetrics)\.ts|ui\/src\/query\/(functions|history|names|rank)\.ts|node_modules\/(svelte|esm-env|clsx)\/|vite\/preload-helper/;
+  /ui\/src\/(api|format|frame|look|parts|state)\/(?!Finder|find\.|Tenant|NotificationList|Confirm|Empty|Facts|FilterBox|SelectorBox|Segments|Strip|filter|opened)|ui\/src\/pages\/(alerting|selfMetrics)\.ts|ui\/src\/query\/(functions|history|names|rank)\.ts|node_modules\/(svelte|esm-env|clsx)\/|vite\/preload-helper/;
 
 // Server behind `npm run dev`.
 const FIRN = process.env.FIRN_URL ?? "http://127.0.0.1:9090";

@@ -42,6 +42,9 @@ export function observe(by: Observer): void {
   observer = by;
 }
 
+// Headers of each request: credential and tenant.
+export const pageHeaders = (): Record<string, string> => observer.headers();
+
 // GET api/v1/PATH.
 export function get<T>(path: string, params: Params = {}, options: RequestOptions = {}): Promise<Outcome<T>> {
   const form = formOf(params).toString();
@@ -81,7 +84,7 @@ async function answerOf<T>(path: string, init: RequestInit, options: RequestOpti
   const started = performance.now();
   const fail = (failure: Failure): Outcome<T> => ({ ok: false, failure });
   try {
-    const headers = { ...observer.headers(), ...options.headers };
+    const headers = { ...pageHeaders(), ...options.headers };
     const response = await fetch(root + path, { ...init, headers, signal: options.signal ?? null });
     if (!response.ok) return fail(failureOf(response.status, response.headers, await response.text()));
     if (response.status === 204) return success(undefined as T, {}, response.headers, started);

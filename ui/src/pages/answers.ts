@@ -172,13 +172,6 @@ export interface BuildAnswer {
   [field: string]: unknown;
 }
 
-// `/api/v1/notifications`
-export interface Notice {
-  text: string;
-  date: string;
-  active: boolean;
-}
-
 // `/api/v1/status/cluster`
 export interface ClusterNode {
   name: string;

@@ -1,5 +1,7 @@
 // The frame of all pages: menu, paths, address, theme, states of requests.
 
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { ROUTES } from "../../src/frame/routes";
 import { violations } from "./fixtures/axe";
 import { startProxy } from "./fixtures/firn";
@@ -202,6 +204,39 @@ test.describe("failures", () => {
     version = "2";
     isCut = true;
     await expect(checked.getByText("Firn was upgraded.")).toBeVisible();
+  });
+});
+
+test.describe("notifications", () => {
+  // The browser logs the requests to a server that stopped.
+  test.use({ allowed: /Failed to load resource/ });
+
+  test("the bell follows the server, reads its notifications out, and opens from Home and Status", async ({ checked, serve }) => {
+    const firn = await serve({ files: { "firn.yml": "global: {scrape_interval: 1s}\n" }, flags: ["--web.enable-lifecycle"] });
+    const reload = (config: string) => {
+      writeFileSync(join(firn.folder, "firn.yml"), config);
+      return fetch(`${firn.url}-/reload`, { method: "POST" });
+    };
+    await checked.goto(firn.url);
+    const banner = checked.getByRole("banner");
+    await banner.getByRole("button", { name: "No notifications" }).click();
+    await expect(banner).toContainText("The server has no notifications.");
+    await checked.keyboard.press("Escape");
+    expect((await reload("broken: [")).ok).toBe(false);
+    await expect(checked.getByRole("status").filter({ hasText: "Notification: Configuration reload has failed." })).toHaveCount(1);
+    const button = checked.locator("main").getByRole("button", { name: "1 notification" });
+    await button.click();
+    await expect(banner.getByRole("listitem")).toContainText(/Configuration reload has failed\..* (ago|now)/);
+    expect(await violations(checked)).toEqual([]);
+    await checked.keyboard.press("Escape");
+    await checked.goto(`${firn.url}status`);
+    await button.click();
+    await expect(banner.getByRole("listitem")).toHaveCount(1);
+    expect((await reload("global: {scrape_interval: 2s}\n")).ok).toBe(true);
+    await expect(banner).toContainText("The server has no notifications.");
+    await expect(button).toHaveCount(0);
+    await firn.stop();
+    await expect(checked.getByText("No connection to Firn since")).toBeVisible();
   });
 });
 

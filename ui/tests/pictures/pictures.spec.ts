@@ -27,8 +27,8 @@ for (const [name, path, params, colorScheme, width] of PICTURES) {
     await checked.setViewportSize({ width, height: 720 });
     await checked.goto(`${shop.url}${path}?${new URLSearchParams(params).toString()}`);
     await expect(checked.locator("main")).not.toBeEmpty();
-    await checked.waitForLoadState("networkidle");
-    await checked.waitForTimeout(1500);
+    await expect(checked.locator("[aria-busy=true]")).toHaveCount(0);
+    await checked.waitForTimeout(2500);
     await checked.screenshot({ path: `${FOLDER}${name}.png` });
   });
 }

@@ -1,1 +1,0 @@
-import{On as e,ft as t}from"./shared-CGFrD-eC.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);e(t,{target:n});
