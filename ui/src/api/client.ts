@@ -28,6 +28,8 @@ export type Params = Record<string, Value | readonly Value[]>;
 export interface RequestOptions {
   signal?: AbortSignal;
   headers?: Record<string, string>;
+  // Whether `data` is the text of the answer, which is no document of the API.
+  isText?: boolean;
 }
 
 // Hooks of the frame for each request: the credential to send, and a call with the outcome.
@@ -88,6 +90,7 @@ async function answerOf<T>(path: string, init: RequestInit, options: RequestOpti
     const response = await fetch(root + path, { ...init, headers, signal: options.signal ?? null });
     if (!response.ok) return fail(failureOf(response.status, response.headers, await response.text()));
     if (response.status === 204) return success(undefined as T, {}, response.headers, started);
+    if (options.isText) return success((await response.text()) as T, {}, response.headers, started);
     const type = response.headers.get("content-type") ?? "";
     if (!type.includes("json")) return fail({ kind: "foreign", status: response.status, text: await response.text() });
     const document = (await parse(await response.arrayBuffer())) as Record<string, unknown>;

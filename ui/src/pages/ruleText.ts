@@ -93,6 +93,16 @@ export function withField(text: string, name: string, value: string): string | u
   return [...lines.slice(0, place.from), ...changed, ...lines.slice(place.to)].join("\n");
 }
 
+// A rule group of one rule, which has its name.
+export function groupOfRule(rule: string, interval: string): string {
+  const { lines, fields } = layoutOf(rule.trimEnd());
+  const name = fields.get("alert")?.value ?? fields.get("record")?.value ?? "new";
+  const first = lines.findIndex((line) => !isBlank(line));
+  const isItem = /^\s*- /.test(lines[first] ?? "");
+  const indented = lines.map((line, i) => (line === "" || i < first ? line : `${i === first ? "- " : "  "}${line}`));
+  return [`name: ${yamlText(name)}`, ...(interval === "" ? [] : [`interval: ${interval}`]), "rules:", ...(isItem ? lines : indented), ""].join("\n");
+}
+
 interface LoadedRule {
   type: "alerting" | "recording";
   name: string;

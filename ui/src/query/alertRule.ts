@@ -19,10 +19,10 @@ import {
   Unless,
 } from "@prometheus-io/lezer-promql";
 import type { SyntaxNode } from "@lezer/common";
-import { request, type Outcome } from "../api/client";
-import { plainFailure } from "../api/failure";
+import type { Outcome } from "../api/client";
 import { parseDuration } from "../format/duration";
 import { yamlText } from "../pages/matchers";
+import { saveGroup } from "../pages/ruleFolder";
 
 export const OPERATORS = [">", ">=", "<", "<=", "==", "!="] as const;
 export type Operator = (typeof OPERATORS)[number];
@@ -147,17 +147,5 @@ export const fileYaml = (draft: RuleDraft, group: string): string =>
   ["groups:", `- name: ${yamlText(group)}`, "  rules:", ...ruleLines(draft).map((line) => `  ${line}`), ""].join("\n");
 
 // Stores the group of a rule in a namespace of the server's rule folder. A group of that name is left as it is.
-export async function storeRule(draft: RuleDraft, namespace: string, group: string): Promise<Outcome<unknown>> {
-  const path = `config/v1/rules/${encodeURIComponent(namespace)}`;
-  // The editor answers with YAML, or with a 404 if there is no such group.
-  const known = await request<unknown>(`${path}/${encodeURIComponent(group)}`, { method: "GET" });
-  const status = known.ok ? 200 : known.failure.kind === "foreign" ? known.failure.status : undefined;
-  if (status !== 200 && status !== 404) return known;
-  if (status === 200) {
-    const message = `the namespace ${namespace} has a group ${group} already; choose another name`;
-    return { ok: false, failure: { kind: "refused", status: 409, errorType: "conflict", message } };
-  }
-  const headers = { "content-type": "application/yaml" };
-  const stored = await request<unknown>(path, { method: "POST", body: groupYaml(draft, group) }, { headers });
-  return stored.ok ? stored : { ok: false, failure: plainFailure(stored.failure) };
-}
+export const storeRule = (draft: RuleDraft, namespace: string, group: string): Promise<Outcome<unknown>> =>
+  saveGroup({ namespace, text: groupYaml(draft, group) });

@@ -89,6 +89,11 @@ class Access {
     return this.isForAll && (!this.info?.multitenancy || tenant.name === "anonymous");
   }
 
+  // Whether the credential may edit the rule folder, if the server has one.
+  get mayEditRules(): boolean {
+    return this.may("rules") && this.isOperator;
+  }
+
   // "you are grafana with read"; empty if the server requires no credentials.
   get sentence(): string {
     if (!this.info || this.info.name === "") return "";

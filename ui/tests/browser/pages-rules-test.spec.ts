@@ -1,7 +1,8 @@
 // The page that evaluates a rule over the past.
 
 import type { Page } from "@playwright/test";
-import { main } from "./fixtures/answer";
+import { answer, main } from "./fixtures/answer";
+import { violations } from "./fixtures/axe";
 import type { Firn } from "./fixtures/firn";
 import { expect, test } from "./fixtures/test";
 
@@ -137,4 +138,91 @@ test("the dialog of a query leads here with its rule and range", async ({ checke
   await dialog.getByRole("link", { name: "Test it over the past" }).click();
   await expect(checked.getByRole("textbox", { name: "Rule in YAML" })).toHaveValue(/expr: 'demo_temperature > 20'\n {2}for: 5m/);
   await expect(outcome(checked)).toContainText("In the 30 min:");
+});
+
+test.describe("with a rule folder", () => {
+  // The browser logs each answer that is an error, also the 404 of a group that does not exist yet.
+  test.use({ allowed: /Failed to load resource.*(400|404)/ });
+
+  interface Loaded { groups: { name: string; file: string; rules: { name: string; query: string; health: string }[] }[] }
+
+  const loaded = async (firn: Firn): Promise<string[]> => {
+    const { data } = (await (await fetch(`${firn.url}api/v1/rules`)).json()) as { data: Loaded };
+    return data.groups.flatMap(({ name, file, rules }) => rules.map((rule) => `${file} ${name} ${rule.name} ${rule.query} ${rule.health}`));
+  };
+
+  test("a group is written, mended at its line, evaluated, renamed and deleted", async ({ checked, serve }) => {
+    const firn = await serve({ files: { "firn.yml": "firn: {rules: {folder: DIR/rules.d}}\nglobal: {evaluation_interval: 1s}\n" } });
+    await checked.goto(`${firn.url}rules?refresh=1s`);
+    await checked.getByRole("button", { name: "New group" }).click();
+    const dialog = checked.getByRole("dialog", { name: /ule group/ });
+    await expect(dialog.getByRole("status")).toHaveText("1 rule, no mistake found.");
+    const namespace = dialog.getByRole("textbox", { name: "Namespace of the rule folder" });
+    await namespace.fill("team/a");
+    const yaml = dialog.getByRole("textbox", { name: "Rule group in YAML" });
+    const save = dialog.getByRole("button", { name: "Save" });
+    const bad = dialog.locator(".numbers .bad");
+    // A mistake of an expression, one of the YAML, one of a key of the group, then none.
+    await yaml.fill("# mine\nname: first\nrules:\n- record: a\n  expr: vector(1)\n\n- alert: B\n  expr: vector( >\n");
+    await expect(bad).toHaveText("8");
+    await expect(dialog).toContainText("could not parse expression");
+    await save.click();
+    await expect(dialog).toBeVisible();
+    await dialog.getByRole("button", { name: "Line 8" }).click();
+    await expect(yaml).toBeFocused();
+    await yaml.fill("name: first\nrules: [\n");
+    await expect(bad).toHaveText("3");
+    await yaml.fill("# mine\nname: first\n\nruels: 5\nrules:\n- record: a\n  expr: vector(1)\n");
+    await expect(dialog.getByRole("status")).toHaveText("1 rule, no mistake found.");
+    await save.click();
+    await expect(bad).toHaveText("4");
+    await expect(dialog).toContainText("field ruels not found");
+    await yaml.fill("name: first\nrules:\n- record: a\n  expr: vector(1)\n- alert: B\n  expr: vector(2) > 1\n");
+    await expect(dialog.getByRole("status")).toHaveText("2 rules, no mistake found.");
+    expect(await violations(checked)).toEqual([]);
+    await checked.setViewportSize({ width: 400, height: 800 });
+    expect(await dialog.evaluate((box) => box.scrollWidth - box.clientWidth)).toBe(0);
+    await checked.setViewportSize({ width: 1280, height: 800 });
+    await save.click();
+    await expect(dialog).toHaveCount(0);
+    await expect(main(checked).getByRole("table", { name: "Rules" })).toContainText("vector(2) > 1");
+    await expect.poll(() => loaded(firn)).toEqual(["team/a first a vector(1) ok", "team/a first B vector(2) > 1 ok"]);
+    await firn.waitForSeries("a == 1");
+
+    await checked.getByRole("button", { name: "Edit first" }).click();
+    await expect(yaml).toHaveValue("name: first\nrules:\n- record: a\n  expr: vector(1)\n- alert: B\n  expr: vector(2) > 1\n");
+    await yaml.fill("name: second\nrules:\n- record: a\n  expr: vector(7)\n");
+    await save.click();
+    await expect(dialog).toHaveCount(0);
+    await expect.poll(() => loaded(firn)).toEqual(["team/a second a vector(7) ok"]);
+
+    // A change by others is never overwritten.
+    await checked.getByRole("button", { name: "Edit second" }).click();
+    await expect(yaml).toHaveValue(/^name: second/);
+    await fetch(`${firn.url}config/v1/rules/team%2Fa`, { method: "POST", body: "name: second\nrules:\n- record: a\n  expr: vector(8)\n" });
+    await yaml.fill("name: second\nrules:\n- record: a\n  expr: vector(9)\n");
+    await save.click();
+    await expect(dialog.getByRole("alert")).toContainText("the group second has changed on the server");
+    await dialog.getByRole("button", { name: "Delete" }).click();
+    const confirm = checked.getByRole("dialog", { name: "Delete the rule group second?" });
+    await expect(confirm.getByRole("button", { name: "Delete the group" })).toBeDisabled();
+    await confirm.getByRole("textbox").fill("second");
+    await confirm.getByRole("button", { name: "Delete the group" }).click();
+    await expect(checked.getByRole("dialog")).toHaveCount(0);
+    await expect.poll(() => loaded(firn)).toEqual([]);
+
+    // From the rule test, with the rule as it is there.
+    await checked.goto(link(firn, { rule: "alert: Late\nexpr: vector(3) > 2\n", interval: "2s" }));
+    await checked.getByRole("button", { name: "Save to a group" }).click();
+    await expect(yaml).toHaveValue("name: 'Late'\ninterval: 2s\nrules:\n- alert: Late\n  expr: vector(3) > 2\n");
+    await save.click();
+    await main(checked).getByRole("link", { name: "Late" }).click();
+    await expect(main(checked).getByRole("table", { name: "Rules" })).toContainText("vector(3) > 2");
+
+    // Without the scope there is nothing to edit with.
+    await answer(checked, "status/access", { name: "reader", scopes: ["read"], match: [], tenants: [] });
+    await checked.reload();
+    await expect(main(checked).getByRole("table", { name: "Rules" })).toContainText("vector(3) > 2");
+    await expect(checked.getByRole("button", { name: /^(Edit|New group)/ })).toHaveCount(0);
+  });
 });
