@@ -22,14 +22,15 @@ export function lineStyle(index: number): LineStyle {
 export class ColourBook {
   private readonly places = new Map<string, number>();
 
-  // Gives places to the series of an answer; those that are known keep theirs.
-  assign(keys: readonly string[]): number[] {
-    const present = new Set(keys);
+  // Gives places to the series of an answer, beside others of the same graph; those that are known keep theirs.
+  assign(keys: readonly string[], others: readonly string[] = []): number[] {
+    const all = [...keys, ...others];
+    const present = new Set(all);
     // Places of series that left are free again once the book is full of them.
     if (this.places.size > 4096) {
       for (const key of this.places.keys()) if (!present.has(key)) this.places.delete(key);
     }
-    const used = new Set(keys.flatMap((key) => this.places.get(key) ?? []));
+    const used = new Set(all.flatMap((key) => this.places.get(key) ?? []));
     let next = 0;
     return keys.map((key) => {
       const known = this.places.get(key);

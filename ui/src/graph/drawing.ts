@@ -2,7 +2,7 @@
 
 import type { Steps } from "./matrix";
 import { paintFocus, paintScene, type Frame } from "./paint";
-import { nearestLine, type Scene } from "./scene";
+import { nearestLine, type Scene, type SecondAxis } from "./scene";
 import { logTicks, tickLabels, ticks } from "./ticks";
 import { axisText } from "./valueText";
 
@@ -12,33 +12,44 @@ export interface Focus {
   at: number | undefined;
 }
 
-export interface Drawing {
+// The lines of the grid on an axis, and their labels.
+export interface Axis {
+  limits: [number, number];
+  ticks(min: number, max: number, count: number): number[];
+  labels(ticks: readonly number[]): string[];
+}
+
+export interface Drawing extends Axis {
   steps: Steps;
   zone: string;
   isLog: boolean;
-  limits: [number, number];
+  // The axis on the other side.
+  second?: Axis | undefined;
   paint(context: CanvasRenderingContext2D, frame: Frame): void;
   paintFocus(context: CanvasRenderingContext2D, frame: Frame, focus: Focus): void;
-  // Places of the lines of the grid, and their labels.
-  ticks(min: number, max: number, count: number): number[];
-  labels(ticks: readonly number[]): string[];
   // The item at a step and a height. `place` converts values to heights; `value` is that of `top`.
   find(at: number, top: number, value: number, place: (value: number) => number): Focus | undefined;
 }
 
+function axisOf({ limits, measure }: SecondAxis, isLog: boolean): Axis {
+  return {
+    limits,
+    ticks: (min, max, count) => (isLog ? logTicks(min, max, count) : ticks(min, max, count, measure.unit === "bytes")),
+    labels: (found) => tickLabels(found, (value, digits) => axisText(value, measure, digits)),
+  };
+}
+
 export function lines(scene: Scene): Drawing {
   return {
+    ...axisOf(scene, scene.isLog),
+    second: scene.second && axisOf(scene.second, scene.isLog),
     steps: scene.steps,
     zone: scene.zone,
     isLog: scene.isLog,
-    limits: scene.limits,
     paint: (context, frame) => { paintScene(context, scene, frame); },
     paintFocus: (context, frame, { item, at }) => {
       if (item < scene.lines.length) paintFocus(context, scene, item, at, frame);
     },
-    ticks: (min, max, count) =>
-      scene.isLog ? logTicks(min, max, count) : ticks(min, max, count, scene.measure.unit === "bytes"),
-    labels: (found) => tickLabels(found, (value, digits) => axisText(value, scene.measure, digits)),
     find: (at, top, _value, place) => {
       const found = nearestLine(scene, at, top, place);
       return found === undefined ? undefined : { item: found.line, at: found.at };

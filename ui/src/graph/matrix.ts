@@ -70,6 +70,19 @@ function toColumn(series: Series, { start, step }: Steps, count: number): Column
   return column;
 }
 
+// A column of other steps on these, each value at the nearest step.
+export function onSteps(column: Column, from: Steps, to: Steps): Column {
+  const count = countSteps(to);
+  const values = new Float64Array(count).fill(NaN);
+  const place = (i: number) => Math.round((from.start + i * from.step - to.start) / to.step);
+  const isInside = (at: number) => at >= 0 && at < count;
+  column.values.forEach((value, i) => {
+    if (isInside(place(i)) && !Number.isNaN(value)) values[place(i)] = value;
+  });
+  const move = <T extends { at: number }>(list: T[]) => list.map((item) => ({ ...item, at: place(item.at) })).filter(({ at }) => isInside(at));
+  return { labels: column.labels, values, specials: move(column.specials), histograms: move(column.histograms) };
+}
+
 // Key of a series that is the same in each answer that contains it.
 export function seriesKey(labels: Labels): string {
   const names = Object.keys(labels).sort();

@@ -109,7 +109,7 @@ function paintEarlier(context: CanvasRenderingContext2D, scene: Scene, at: numbe
   strokeStyle(context, { ...line.style, dash: EARLIER_DASH }, frame.ratio, width);
   context.globalAlpha = EARLIER_ALPHA;
   const path = new Path2D();
-  trace(path, scene, line.earlier.values, frame);
+  trace(path, scene, line.earlierEdge ?? line.earlier.values, frame);
   context.stroke(path);
   context.globalAlpha = 1;
 }
@@ -205,10 +205,11 @@ export function paintScene(context: CanvasRenderingContext2D, scene: Scene, fram
   context.clip();
   paintFirings(context, scene, frame);
   const isStacked = scene.drawing === "stacked" || scene.drawing === "share";
-  if (isStacked) scene.lines.forEach((_, at) => { paintArea(context, scene, at, frame, 0.4); });
+  const isInStack = ({ isOver }: Line) => isStacked && !isOver;
+  if (isStacked) scene.lines.forEach((line, at) => { if (isInStack(line)) paintArea(context, scene, at, frame, 0.4); });
   else if (scene.lines.length === 1 && scene.drawing === "lines") paintArea(context, scene, 0, frame, 0.1);
   scene.lines.forEach((_, at) => { paintEarlier(context, scene, at, frame); });
-  scene.lines.forEach((_, at) => { paintLine(context, scene, at, frame, isStacked ? 1 : LINE_WIDTH); });
+  scene.lines.forEach((line, at) => { paintLine(context, scene, at, frame, isInStack(line) ? 1 : LINE_WIDTH); });
   paintSpecials(context, scene, frame);
   paintExemplars(context, scene, frame);
   context.restore();

@@ -4,7 +4,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { token } from "./colours";
-import type { Drawing, Focus } from "./drawing";
+import type { Axis, Drawing, Focus } from "./drawing";
 import { countSteps } from "./matrix";
 import type { Frame } from "./paint";
 import { stepAt } from "./scene";
@@ -32,6 +32,11 @@ export interface PlotEvents {
 
 const FONT = "11px system-ui, sans-serif";
 const CURSORS = "query";
+// The scale of the second axis.
+const SECOND = "second";
+
+// uPlot requires a series on each scale: these represent all items.
+const EMPTY: uPlot.Series = { show: true, points: { show: false }, paths: () => null };
 
 export class Plot {
   #drawing: Drawing;
@@ -59,11 +64,14 @@ export class Plot {
     this.#plot.over.addEventListener("mouseleave", this.#leave);
   }
 
-  // Shows another drawing. The kind of its value axis must be that of the first one.
-  show(drawing: Drawing): void {
+  // Shows another drawing, if its axes are of the same kind.
+  show(drawing: Drawing): boolean {
+    const isFit = drawing.isLog === this.#drawing.isLog && (drawing.second === undefined) === (this.#drawing.second === undefined);
+    if (!isFit) return false;
     this.#drawing = drawing;
     this.#plot.setData(this.#data(), false);
     this.#rescale();
+    return true;
   }
 
   // Draws again, for example in another theme.
@@ -76,10 +84,6 @@ export class Plot {
   focus(focus: Focus | undefined): void {
     this.#focused = focus;
     this.#paintOverlay();
-  }
-
-  get isLog(): boolean {
-    return this.#drawing.isLog;
   }
 
   // The picture with its axes, for a file.
@@ -98,21 +102,26 @@ export class Plot {
     this.events.onpoint(undefined);
   };
 
-  // uPlot requires a series: an empty one represents all items.
   #data(): uPlot.AlignedData {
     const { steps } = this.#drawing;
     const times = Array.from({ length: countSteps(steps) }, (_, i) => steps.start + i * steps.step);
-    return [times, new Array<null>(times.length).fill(null)];
+    const empty = new Array<null>(times.length).fill(null);
+    return this.#drawing.second ? [times, empty, empty] : [times, empty];
   }
 
   #rescale(): void {
     const [start, end] = this.#range();
-    const [min, max] = this.#drawing.limits;
     this.#plot.batch(() => {
       this.#plot.setScale("x", { min: start, max: end });
-      this.#plot.setScale("y", { min, max });
+      this.#scaleValues(this.#plot);
     });
     this.redraw();
+  }
+
+  #scaleValues(plot: uPlot): void {
+    const { limits, second } = this.#drawing;
+    plot.setScale("y", { min: limits[0], max: limits[1] });
+    if (second) plot.setScale(SECOND, { min: second.limits[0], max: second.limits[1] });
   }
 
   #resize(): void {
@@ -166,6 +175,7 @@ export class Plot {
   }
 
   #options(): uPlot.Options {
+    const { second } = this.#drawing;
     return {
       width: Math.max(100, this.host.clientWidth),
       height: this.height,
@@ -173,9 +183,14 @@ export class Plot {
       scales: {
         x: { time: false, range: () => this.#range() },
         y: { range: () => this.#drawing.limits, distr: this.#drawing.isLog ? 3 : 1 },
+        ...(second && { [SECOND]: { range: () => this.#drawing.second?.limits ?? [0, 1], distr: this.#drawing.isLog ? 3 : 1 } }),
       },
-      series: [{}, { show: true, points: { show: false }, paths: () => null }],
-      axes: [this.#timeAxis(), this.#valueAxis()],
+      series: [{}, EMPTY, ...(second ? [{ ...EMPTY, scale: SECOND }] : [])],
+      axes: [
+        this.#timeAxis(),
+        this.#valueAxis(() => this.#drawing),
+        ...(second ? [{ ...this.#valueAxis(() => this.#drawing.second ?? this.#drawing), scale: SECOND, side: 1, grid: { show: false } }] : []),
+      ],
       padding: [10, 30, 0, 0],
       cursor: {
         y: false,
@@ -200,9 +215,8 @@ export class Plot {
         ready: [
           (plot) => {
             const [start, end] = this.#range();
-            const [min, max] = this.#drawing.limits;
             plot.setScale("x", { min: start, max: end });
-            plot.setScale("y", { min, max });
+            this.#scaleValues(plot);
           },
         ],
       },
@@ -230,7 +244,7 @@ export class Plot {
     };
   }
 
-  #valueAxis(): uPlot.Axis {
+  #valueAxis(axis: () => Axis): uPlot.Axis {
     return {
       stroke: () => token("muted"),
       font: FONT,
@@ -243,9 +257,9 @@ export class Plot {
       },
       splits: (plot, _axis, min, max) => {
         const count = Math.max(3, Math.round(plot.bbox.height / uPlot.pxRatio / 44));
-        return this.#drawing.ticks(min, max, count);
+        return axis().ticks(min, max, count);
       },
-      values: (_plot, splits) => this.#drawing.labels(splits),
+      values: (_plot, splits) => axis().labels(splits),
     };
   }
 }

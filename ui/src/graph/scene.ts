@@ -17,6 +17,21 @@ export interface Line {
   style: LineStyle;
   // Its values at the earlier time of a comparison, step by step.
   earlier?: Column | undefined;
+  // The fields below are those of a line that another panel draws here.
+  // Name of its panel, also for the own lines of a shared graph.
+  tag?: string;
+  // Its unit, if it is not that of the graph.
+  measure?: Measure;
+  // Whether it lies over a stack, rather than in it.
+  isOver?: boolean;
+  // The values of the earlier time as they are drawn, on the second axis.
+  earlierEdge?: Float64Array;
+}
+
+// An axis for lines with another unit. Their edges are the places on the first axis.
+export interface SecondAxis {
+  limits: [number, number];
+  measure: Measure;
 }
 
 export interface Scene {
@@ -33,6 +48,7 @@ export interface Scene {
   // Whether the last step may still change, because its samples are not all there.
   isOpenEnded: boolean;
   marks: Marks;
+  second: SecondAxis | undefined;
 }
 
 export interface SceneOptions {
@@ -48,10 +64,13 @@ export interface SceneOptions {
   zone: string;
   isOpenEnded: boolean;
   marks: Marks;
+  // Lines of other panels, and the unit of the second axis: those with this unit lie on it.
+  guests?: readonly Line[];
+  second?: Measure | undefined;
 }
 
 export function makeScene(options: SceneOptions): Scene {
-  const { lines, drawing, isLog } = options;
+  const { lines, drawing, isLog, guests = [], second } = options;
   const values = lines.map(({ column }) => column.values);
   const isStacked = drawing === "stacked" || drawing === "share";
   const edges = isStacked ? stack(values, drawing === "share") : values;
@@ -60,7 +79,35 @@ export function makeScene(options: SceneOptions): Scene {
   const measure: Measure = drawing === "share" ? { unit: "ratio", perSecond: false, noun: "" } : options.measure;
   // A stack has no place for a second one: its legend compares.
   const earlier = isStacked ? [] : lines.flatMap((line) => line.earlier?.values ?? []);
-  return { ...options, edges, isLog: hasLog, measure, limits: limitsOf(options, [...edges, ...earlier], hasLog, isStacked) };
+  const isOnSecond = (line: Line) => second !== undefined && line.measure === second;
+  const onFirst = guests.filter((line) => !isOnSecond(line)).flatMap(valuesOf);
+  const limits = limitsOf(options, [...edges, ...earlier, ...onFirst], hasLog, isStacked);
+  const axis = second && { measure: second, limits: rangeOf(guests.filter(isOnSecond).flatMap(valuesOf), hasLog) };
+  const placed = guests.map((line) => (axis && isOnSecond(line) ? moved(line, axis.limits, limits, hasLog) : { line, edge: line.column.values }));
+  return {
+    ...options,
+    lines: [...lines, ...placed.map(({ line }) => line)],
+    edges: [...edges, ...placed.map(({ edge }) => edge)],
+    isLog: hasLog,
+    measure,
+    limits,
+    second: axis,
+  };
+}
+
+const valuesOf = ({ column, earlier }: Line): Float64Array[] => (earlier ? [column.values, earlier.values] : [column.values]);
+
+function rangeOf(values: Float64Array[], isLog: boolean): [number, number] {
+  const { min, max } = bounds(values, 0, Infinity, isLog);
+  return isLog ? logRange(min, max) : axisRange(min, max);
+}
+
+// A line on the first axis at the height that its values have on the second one.
+function moved(line: Line, [low, high]: [number, number], [to, top]: [number, number], isLog: boolean): { line: Line; edge: Float64Array } {
+  const share = (value: number) => (isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
+  const place = (value: number) => (isLog ? to * (top / to) ** share(value) : to + share(value) * (top - to));
+  const edge = line.column.values.map(place);
+  return { line: line.earlier ? { ...line, earlierEdge: line.earlier.values.map(place) } : line, edge };
 }
 
 // The change of the mean of a line since the earlier time.

@@ -41,6 +41,8 @@ export interface PanelState {
   // Earlier time to compare with, as typed: "1d" before, or the end of a range, "2026-11-20 19:04:05" in UTC;
   // empty for none.
   compare: string;
+  // Number of the panel whose graph has the lines of this one; undefined for a graph of its own.
+  on: number | undefined;
   // Explain shows the plan without running the query.
   isPlan: boolean;
   // Operation of the plan that is open, by its path; "-" for none, empty for the hottest one.
@@ -67,6 +69,7 @@ export function emptyPanel(number: number): PanelState {
     hasAlerts: false,
     hasExemplars: false,
     compare: "",
+    on: undefined,
     isPlan: false,
     operation: "",
   };
@@ -76,7 +79,7 @@ export function emptyPanel(number: number): PanelState {
 const NAMES = [
   "expr", "tab", "display_mode", "stacked", "step_input", "res_type", "res_step", "res_density",
   "y_axis_min", "y_axis_max", "scale", "unit", "hide", "series", "own_range", "off", "sort", "search",
-  "alerts", "show_exemplars", "compare", "plan", "operation",
+  "alerts", "show_exemplars", "compare", "on", "plan", "operation",
 ];
 
 // The panels of an address, in its order. There is at least one.
@@ -113,6 +116,7 @@ function readPanel(params: URLSearchParams, number: number): PanelState {
     hasAlerts: get("alerts") === "1",
     hasExemplars: get("show_exemplars") === "1",
     compare: get("compare"),
+    on: /^\d+$/.test(get("on")) ? Number(get("on")) : undefined,
     isPlan: get("plan") === "1",
     operation: get("operation"),
   };
@@ -170,9 +174,33 @@ function writePanel(params: URLSearchParams, panel: PanelState, time: { range: s
   set("alerts", panel.hasAlerts ? "1" : "");
   set("show_exemplars", panel.hasExemplars ? "1" : "");
   set("compare", panel.compare);
+  set("on", panel.on === undefined ? "" : String(panel.on));
   set("plan", panel.isPlan ? "1" : "");
   set("operation", panel.operation);
   for (const series of panel.off) params.append(`g${panel.number}.off`, series);
+}
+
+// A panel that others draw on, with its letter.
+export interface Lead {
+  panel: PanelState;
+  letter: string;
+}
+
+// Whether other panels may draw on the graph of a panel.
+function isLead(panel: PanelState, panels: readonly PanelState[]): boolean {
+  const isGuest = panel.on !== panel.number && panels.some(({ number }) => number === panel.on);
+  return panel.view === "graph" && !panel.isHidden && panel.expr.trim() !== "" && !isGuest;
+}
+
+// The panel on whose graph a panel draws; undefined for its own.
+export function leadOf(panel: PanelState, panels: readonly PanelState[]): PanelState | undefined {
+  return panels.find((one) => one !== panel && one.number === panel.on && isLead(one, panels));
+}
+
+// The panels on whose graphs a panel may draw: none if others draw on its own.
+export function leadsFor(panel: PanelState, panels: readonly PanelState[]): PanelState[] {
+  if (panels.some((one) => leadOf(one, panels) === panel)) return [];
+  return panels.filter((one) => one !== panel && isLead(one, panels));
 }
 
 // A, B, ... Z, AA.

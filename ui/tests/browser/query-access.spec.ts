@@ -17,6 +17,7 @@ const VIEWS: [string, string][] = [
   ["explain", "g0.expr=sum(rate(demo_requests_total{handler=~'.%2B'}[1s])) / sum(demo_temperature)&g0.tab=explain"],
   ["no data", "g0.expr=demo_requests_totl"],
   ["two panels", "g0.expr=up&g1.expr=1/0"],
+  ["two panels on one graph", "g0.expr=demo_temperature&g1.expr=demo_requests_total&g1.unit=bytes&g1.on=0"],
   ["comparison", "g0.expr=demo_requests_total&g0.compare=20m&g0.sort=-change"],
   ["a comparison of heat maps", "g0.expr=demo_latency_seconds_bucket&g0.compare=20m"],
   ["a comparison of tables", "g0.expr=demo_requests_total&g0.tab=table&g0.compare=20m"],

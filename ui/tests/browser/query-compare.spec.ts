@@ -1,4 +1,4 @@
-// Comparison of a query with an earlier time: lines, legend, table and heat map.
+// Comparison: of a query with an earlier time, as lines, legend, table and heat map; of two queries on one graph.
 
 import type { Page } from "@playwright/test";
 import type { Firn } from "./fixtures/firn";
@@ -137,4 +137,48 @@ test("the earlier query is cancelled with the button of the present one", async 
   await expect(compared(checked)).toContainText("cancelled");
   await expect(checked.getByRole("button", { name: "Run" })).toBeVisible();
   await checked.unrouteAll({ behavior: "ignoreErrors" });
+});
+
+test("two queries share one graph, with a second axis for another unit", async ({ checked, shop }) => {
+  await checked.goto(`${shop.url}query?range=1h&g0.expr=demo_temperature&g1.expr=rate(demo_requests_total[5m])&g1.unit=bytes&g2.expr=vector(3)&g2.unit=seconds`);
+  await expect(checked.locator(".u-over")).toHaveCount(3);
+  const panel = (letter: string) => checked.getByRole("region", { name: `Query ${letter}` });
+  const graph = panel("A").getByRole("group", { name: /^Graph of 1 series/ });
+  const axes = () => graph.locator(".u-axis").count();
+  expect(await axes()).toBe(2);
+  await panel("B").getByRole("combobox", { name: "Graph" }).selectOption("On the graph of A");
+  await expect(checked).toHaveURL(/g1\.on=0/);
+  await expect(checked.locator(".u-over")).toHaveCount(2);
+  await expect(panel("B")).toContainText("Drawn on the graph of query A.");
+  await expect(panel("A")).toContainText("With the lines of query B: plain numbers on the left, bytes on the right.");
+  await expect(panel("A").getByRole("group", { name: /With 10 series of query B\./ })).toBeVisible();
+  expect(await axes()).toBe(3);
+  // No colour of B is that of A, and each legend has its own series.
+  const [a, b] = await Promise.all(["A", "B"].map((letter) => panel(letter).locator("button.series").evaluateAll((rows) => rows.map((row) => row.firstElementChild?.outerHTML))));
+  expect(new Set([...(a ?? []), ...(b ?? [])]).size).toBe(11);
+  // The tooltip reads both, each in its unit.
+  const plot = panel("A").locator(".u-over");
+  const box = await plot.boundingBox();
+  await checked.mouse.move((box?.x ?? 0) + (box?.width ?? 0) / 2, (box?.y ?? 0) + 5);
+  await checked.mouse.move((box?.x ?? 0) + (box?.width ?? 0) / 2, (box?.y ?? 0) + 9);
+  await expect(panel("A").locator(".tip")).toContainText(/B\/h9[\d.]+ B/);
+  await expect(panel("A").locator(".tip")).toContainText(/Ademo_temperature\{room="a"\}\d/);
+  // A series that is hidden in B is gone from the graph.
+  await panel("B").locator("button.series").first().focus();
+  await checked.keyboard.press(" ");
+  await expect(panel("A").getByRole("group", { name: /With 9 series of query B\./ })).toBeVisible();
+  // A third unit has no axis; the link opens the same graphs.
+  await panel("C").getByRole("combobox", { name: "Graph" }).selectOption("On the graph of A");
+  await expect(panel("C")).toContainText("this unit is a third one");
+  await checked.reload();
+  await expect(panel("A").getByRole("group", { name: /With 9 series of query B\./ })).toBeVisible();
+  await expect(checked.locator(".u-over")).toHaveCount(2);
+  // A stack has the own lines alone, and a table in place of the graph gives the others theirs back.
+  await panel("A").getByRole("combobox", { name: "Style" }).selectOption("Stacked");
+  await expect(panel("A").getByRole("group", { name: /With 9 series of query B\./ })).toBeVisible();
+  await panel("A").getByRole("button", { name: "Table" }).click();
+  await expect(panel("B").locator(".u-over")).toBeVisible();
+  await panel("B").getByRole("combobox", { name: "Unit" }).selectOption("plain");
+  await panel("A").getByRole("button", { name: "Graph" }).click();
+  await expect(panel("A")).toContainText("With the lines of query B, C: plain numbers on the left, seconds on the right.");
 });
