@@ -24,18 +24,25 @@ export function usualDistance(times: ArrayLike<number>): number | undefined {
 // A gap is longer than two scrapes.
 const GAP_SCRAPES = 2;
 
-// The samples of a series, oldest first.
-export function rawSamples({ times, values, histograms }: Series): RawSample[] {
+export interface RawSeries {
+  // Oldest first.
+  samples: RawSample[];
+  // Seconds between most samples; undefined for less than two.
+  usual: number | undefined;
+}
+
+export function rawSamples({ times, values, histograms }: Series): RawSeries {
   const all: { time: number; value?: number; histogram?: Histogram }[] = [
     ...Array.from(times, (time, i) => ({ time, value: values[i] ?? NaN })),
     ...histograms.map(([time, histogram]) => ({ time, histogram })),
   ];
   all.sort((a, b) => a.time - b.time);
   const usual = usualDistance(all.map(({ time }) => time));
-  return all.map(({ time, value, histogram }, i) => {
+  const samples = all.map(({ time, value, histogram }, i) => {
     const before = all[i - 1]?.time;
     const distance = before === undefined ? undefined : time - before;
     const isGap = distance !== undefined && usual !== undefined && distance > usual * GAP_SCRAPES * 1.001;
     return { at: Math.round(time * 1000), value, histogram, distance, isGap };
   });
+  return { samples, usual };
 }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { QueryData } from "../../../src/api/types";
+import type { Histogram, QueryData } from "../../../src/api/types";
 import { shellQuoted } from "../../../src/format/shell";
 import { csv, curl, firnQuery, grafanaPanel } from "../../../src/query/export";
 import { exportSaved, forget, importSaved, readHistory, readSaved, remember, save } from "../../../src/query/history";
-import { rawSamples, usualDistance } from "../../../src/query/raw";
+import { rawSamples } from "../../../src/query/raw";
 import { groupedBy, valueTable } from "../../../src/query/rows";
 import { wire } from "../../../src/query/wire";
 
@@ -69,10 +69,18 @@ describe("tables", () => {
 describe("raw samples", () => {
   test("gaps longer than two scrapes are marked", () => {
     const times = Float64Array.of(0, 15, 30, 75, 90);
-    const samples = rawSamples({ metric: {}, times, values: new Float64Array(5), histograms: [] });
-    expect(usualDistance(times)).toBe(15);
+    const { samples, usual } = rawSamples({ metric: {}, times, values: new Float64Array(5), histograms: [] });
+    expect(usual).toBe(15);
     expect(samples.map(({ isGap }) => isGap)).toEqual([false, false, false, true, false]);
     expect(samples.map(({ distance }) => distance)).toEqual([undefined, 15, 15, 45, 15]);
+  });
+
+  test("native histograms count as samples", () => {
+    const none = new Float64Array(0);
+    const histograms = [0, 10, 20, 50].map((time): [number, Histogram] => [time, { count: "1", sum: "2" }]);
+    const { samples, usual } = rawSamples({ metric: {}, times: none, values: none, histograms });
+    expect(usual).toBe(10);
+    expect(samples.map(({ isGap }) => isGap)).toEqual([false, false, false, true]);
   });
 });
 
