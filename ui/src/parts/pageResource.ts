@@ -63,6 +63,7 @@ function isRefusal(failure: Failure): boolean {
   return failure.kind === "forbidden" || failure.kind === "refused";
 }
 
-function succeed<T>(data: T): Outcome<T> {
+// The outcome of requests whose answers were put together.
+export function succeed<T>(data: T): Outcome<T> {
   return { ok: true, data, warnings: [], infos: [], milliseconds: 0, document: {}, headers: new Headers() };
 }

@@ -1,5 +1,7 @@
-// Marks of a graph: times at which alerts fired, and exemplars.
+// What an answer has beside its samples: firing alerts and exemplars in a graph, staleness markers of raw samples.
 
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Page } from "@playwright/test";
 import { answer } from "./fixtures/answer";
 import { expect, test } from "./fixtures/test";
@@ -44,4 +46,18 @@ test("exemplars have their labels, and a link to the trace by the address in the
   await template.press("Enter");
   await checked.keyboard.press("Escape");
   await expect(first.getByRole("link", { name: "Trace" })).toHaveAttribute("href", "https://traces.example/abc%2F1");
+});
+
+test("a staleness marker behind the newest raw sample is named", async ({ checked, serve }) => {
+  const rules = 'groups: [{name: g, interval: 1s, rules: [{record: ended, expr: "vector(1)"}, {record: goes_on, expr: "vector(1)"}]}]\n';
+  const firn = await serve({ files: { "firn.yml": "rule_files: [rules.yml]\n", "rules.yml": rules }, flags: ["--web.enable-lifecycle"] });
+  await firn.waitForSeries("ended + on() goes_on");
+  writeFileSync(join(firn.folder, "rules.yml"), rules.replace("record: ended", "record: other"));
+  await fetch(`${firn.url}-/reload`, { method: "POST" });
+  await expect.poll(() => firn.query("ended")).toEqual([]);
+  await checked.goto(`${firn.url}query?g0.expr=ended&g0.tab=raw`);
+  await expect(checked.getByText("A staleness marker follows the newest sample: the series ended.")).toBeVisible();
+  await checked.goto(`${firn.url}query?g0.expr=goes_on&g0.tab=raw`);
+  await expect(checked.getByRole("table", { name: "Samples" })).toContainText("1 s");
+  await expect(checked.getByText("A staleness marker")).toHaveCount(0);
 });

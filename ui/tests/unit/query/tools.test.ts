@@ -3,6 +3,7 @@ import type { Histogram, QueryData } from "../../../src/api/types";
 import { shellQuoted } from "../../../src/format/shell";
 import { csv, curl, firnQuery, grafanaPanel } from "../../../src/query/export";
 import { exportSaved, forget, importSaved, readHistory, readSaved, remember, save } from "../../../src/query/history";
+import { probesOf } from "../../../src/query/markers";
 import { rawSamples } from "../../../src/query/raw";
 import { groupedBy, valueTable } from "../../../src/query/rows";
 import { wire } from "../../../src/query/wire";
@@ -73,6 +74,14 @@ describe("raw samples", () => {
     expect(usual).toBe(15);
     expect(samples.map(({ isGap }) => isGap)).toEqual([false, false, false, true, false]);
     expect(samples.map(({ distance }) => distance)).toEqual([undefined, 15, 15, 45, 15]);
+  });
+
+  test("markers are looked for in gaps, and behind the newest sample", () => {
+    const times = Float64Array.of(0, 15, 30, 75, 90);
+    const { samples } = rawSamples({ metric: {}, times, values: new Float64Array(5), histograms: [] });
+    expect(probesOf(samples, 100_000)).toEqual([{ after: 30_000, at: 74_999 }, { after: 90_000, at: 100_000 }]);
+    expect(probesOf(samples, 90_000)).toEqual([{ after: 30_000, at: 74_999 }]);
+    expect(probesOf([], 100_000)).toEqual([]);
   });
 
   test("native histograms count as samples", () => {

@@ -1,1 +1,0 @@
-import{An as e,lt as t}from"./shared-D9wbt4M2.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);e(t,{target:n});
