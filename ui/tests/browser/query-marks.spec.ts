@@ -19,6 +19,8 @@ const edgeColour = (page: Page): Promise<number[]> =>
   });
 
 test("the times at which alerts fired are bands, and a list", async ({ checked, shop }) => {
+  // A band has a width once the alert fired for some steps.
+  await shop.waitForSeries('count_over_time(ALERTS{alertname="Empty",alertstate="firing"}[5m]) > 5');
   await checked.goto(`${shop.url}query?g0.expr=demo_temperature&range=5m`);
   await expect(checked.locator(".u-over")).toBeVisible();
   await checked.getByRole("button", { name: "Options: axis, step and time" }).click();
