@@ -1,4 +1,4 @@
-// What an answer has beside its samples: firing alerts and exemplars in a graph, staleness markers of raw samples.
+// Marks beside the samples of an answer: firing alerts and exemplars in a graph, staleness markers of raw samples.
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

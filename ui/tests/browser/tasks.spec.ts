@@ -14,7 +14,8 @@ const DOCUMENTED = new Map([...DOCUMENT.matchAll(ROW)].map(([, task, from, steps
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
-const SLOW = "max_over_time(sum_over_time(busy[1h:1s])[1h:1s])";
+// Takes longer than its reader needs to stop it.
+const SLOW = ["3600s", "3599s", "3598s", "3597s"].map((range) => `max_over_time(sum_over_time(busy[${range}:1s])[${range}:1s])`).join(" + ");
 
 // Counts clicks and keys.
 class Steps {
@@ -237,7 +238,7 @@ test.describe("tasks", () => {
       await expect(checked.getByRole("list", { name: "Health" })).toBeVisible();
       await checked.keyboard.press("g");
       await checked.keyboard.press(letter);
-      if (name !== undefined) await reach(checked, name);
+      await reach(checked, name);
       await expect(main(checked)).toContainText(text);
       expect(await checked.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(400);
     }
@@ -245,11 +246,9 @@ test.describe("tasks", () => {
   });
 
   // Letter of a page, name of the control there, and the text that answers the task.
-  const KEYS: [string, RegExp | undefined, RegExp][] = [
+  const KEYS: [string, RegExp, RegExp][] = [
     ["y", /^1 d before$/, /grown.*\+63/s],
-    ["y", /^grown$/, /70 values of id/],
     ["t", /^Lost samples/, /in the range/],
-    ["a", undefined, /Empty.*runbook/s],
     ["r", /^Test$/, /firing of 1 alert/],
     ["d", /^Rules for 127\.0\.0\.1:2$/, /drops the target/],
   ];
@@ -274,7 +273,6 @@ test.describe("step by step", () => {
   test("the first graph of one's own data on a fresh server takes less than two minutes", async ({ checked, serve }) => {
     expect(names("First graph")).toEqual(["Send your data", "Text by curl", "Query"]);
     const firn = await serve();
-    await firn.waitForSeries("up");
     const started = Date.now();
     await checked.goto(firn.url);
     await expect(main(checked).getByText("Send your data")).toBeVisible();
