@@ -27,7 +27,8 @@ export type Params = Record<string, Value | readonly Value[]>;
 
 export interface RequestOptions {
   signal?: AbortSignal;
-  headers?: Record<string, string>;
+  // Headers besides those of the page; an undefined one is left out.
+  headers?: Record<string, string | undefined>;
   // Whether `data` is the text of the answer, which is no document of the API.
   isText?: boolean;
 }
@@ -86,7 +87,8 @@ async function answerOf<T>(path: string, init: RequestInit, options: RequestOpti
   const started = performance.now();
   const fail = (failure: Failure): Outcome<T> => ({ ok: false, failure });
   try {
-    const headers = { ...pageHeaders(), ...options.headers };
+    const all = Object.entries({ ...pageHeaders(), ...options.headers });
+    const headers = all.filter((header): header is [string, string] => header[1] !== undefined);
     const response = await fetch(root + path, { ...init, headers, signal: options.signal ?? null });
     if (!response.ok) return fail(failureOf(response.status, response.headers, await response.text()));
     if (response.status === 204) return success(undefined as T, {}, response.headers, started);

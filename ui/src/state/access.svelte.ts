@@ -2,7 +2,7 @@
 
 import { get, observe, type Outcome } from "../api/client";
 import { connection } from "./connection.svelte";
-import { tenant } from "./tenant.svelte";
+import { tenant, TENANT_HEADER } from "./tenant.svelte";
 
 const TOKEN_KEY = "firn.token";
 
@@ -30,7 +30,8 @@ class Access {
 
   // Loads the scopes of the credential.
   async load(): Promise<Outcome<AccessInfo>> {
-    const outcome = await get<AccessInfo>("status/access");
+    // The tenant may be one that the credential cannot use.
+    const outcome = await get<AccessInfo>("status/access", {}, { headers: { [TENANT_HEADER]: undefined } });
     this.info = outcome.ok ? outcome.data : undefined;
     if (this.info?.multitenancy) tenant.settle(this.info.tenants);
     return outcome;

@@ -5,6 +5,7 @@
 import { address } from "./address.svelte";
 import { isText, listOf, Stored } from "./stored";
 
+export const TENANT_HEADER = "X-Scope-OrgID";
 const PARAM = "tenant";
 const NAME_MAX = 150;
 const RECENT_MAX = 8;
@@ -36,7 +37,7 @@ class Tenant {
   }
 
   headers(): Record<string, string> {
-    return isTenant(this.name) ? { "X-Scope-OrgID": this.name } : {};
+    return isTenant(this.name) ? { [TENANT_HEADER]: this.name } : {};
   }
 
   // Called once the server is known to have tenants: `allowed` are those of the credential, none for all.

@@ -355,6 +355,8 @@ ${TOKENS.map((token) => `    - {name: ${token}, scopes: [read, write]}\n`).join(
     await expect(menu.getByRole("link", { name: "Flags" })).toHaveCount(0);
     await checked.goto(`${firn.url}${table}&tenant=b`);
     await expect(main).toContainText(/has no access to the tenant "b"/);
+    await choice.selectOption("a");
+    await expect(main).toContainText(/owner.*a/);
   });
 });
 
