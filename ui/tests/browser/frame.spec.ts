@@ -353,6 +353,8 @@ ${TOKENS.map((token) => `    - {name: ${token}, scopes: [read, write]}\n`).join(
     await expect(choice).toHaveValue("a");
     await expect(menu.getByRole("link", { name: "Targets" })).toBeVisible();
     await expect(menu.getByRole("link", { name: "Flags" })).toHaveCount(0);
+    await menu.getByRole("link", { name: "Usage" }).click();
+    await expect(main).toContainText("No query and no rule has selected");
     await checked.goto(`${firn.url}${table}&tenant=b`);
     await expect(main).toContainText(/has no access to the tenant "b"/);
     await choice.selectOption("a");
