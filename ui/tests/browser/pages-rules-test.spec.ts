@@ -185,6 +185,7 @@ test.describe("with a rule folder", () => {
     await checked.setViewportSize({ width: 1280, height: 800 });
     await save.click();
     await expect(dialog).toHaveCount(0);
+    await expect(checked.getByRole("button", { name: "New group" })).toBeFocused();
     await expect(main(checked).getByRole("table", { name: "Rules" })).toContainText("vector(2) > 1");
     await expect.poll(() => loaded(firn)).toEqual(["team/a first a vector(1) ok", "team/a first B vector(2) > 1 ok"]);
     await firn.waitForSeries("a == 1");
