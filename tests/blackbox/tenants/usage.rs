@@ -181,7 +181,7 @@ fn usage_of_a_tenant_needs_its_credential() {
         token("operator", "scopes: [read]"),
         token("writer", "scopes: [write]"),
         token("team", "scopes: [read, write, admin], tenants: [a, b]"),
-        token("part", "scopes: [read], match: ['{n=\"1\"}']"),
+        token("part", "scopes: [read], match: '{n=\"1\"}'"),
     ];
     let access = format!("access: {{tokens: [{}]}}", tokens.join(", "));
     let tenants = TenantServer::start(&access, "");

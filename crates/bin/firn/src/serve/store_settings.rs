@@ -141,8 +141,8 @@ pub fn late_window_ms(config: &Config, tenant: &TenantId) -> i64 {
     to_ms(own.unwrap_or(config.late_window))
 }
 
-/// Returns the limits of a tenant: its own, or those of the config and, as `retention`, of the flags
-/// for all tenants.
+/// Returns the limits of a tenant: its own, or those of the config for all tenants. `retention` is
+/// the retention time of all tenants.
 pub fn effective_limits(
     config: &Config,
     retention: Option<Duration>,
