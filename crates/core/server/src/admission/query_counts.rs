@@ -6,7 +6,7 @@ use firn_model::tenant::TenantId;
 use std::collections::BTreeMap;
 
 /// Maximum number of tenants. Queries of further ones are not counted.
-const TENANTS_MAX: usize = 100_000;
+const TENANTS_MAX: usize = 10_000;
 
 /// The counts of all tenants. Belongs to the registry.
 #[derive(Debug, Default)]

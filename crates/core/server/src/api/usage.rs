@@ -195,7 +195,7 @@ fn visit_with_samples(
     Ok(())
 }
 
-/// Returns an entry for each value, whose first field has the name of the label.
+/// Returns an entry for each value, which is in a field with the name of the label.
 fn attribution_documents(report: AttributionReport) -> Vec<Map<String, Value>> {
     let label = report.label.clone();
     let document = |(value, row): (String, AttributionRow)| {
