@@ -87,6 +87,7 @@ fn usage_is_that_of_the_tenant_and_divided_by_its_label() {
         "firn_tenant_samples_total{tenant=\"a\"} 11\n",
         "firn_tenant_samples_total{tenant=\"b\"} 4\n",
         "firn_tenant_queries_total{tenant=\"a\"} 2\n",
+        "firn_tenant_attributed_samples_total{label=\"team\",tenant=\"a\",value=\"x\"} 6\n",
     ] {
         assert!(metrics.contains(line), "{line} {metrics}");
     }

@@ -192,6 +192,7 @@ impl ServerAppState {
             if self.parts.multitenancy {
                 backend.pipeline.collect_usage(sink);
             }
+            backend.pipeline.collect_attribution(sink);
         }
         if self.parts.multitenancy {
             self.registry.collect_counts(sink);

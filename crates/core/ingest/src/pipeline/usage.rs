@@ -7,7 +7,7 @@ use super::Pipeline;
 use crate::refusals::SampleSender;
 use crate::usage::{AttributionReport, BatchUsage, SampleUsage, TenantUsageReport};
 use firn_model::batch::Batch;
-use firn_model::metrics::MetricSink;
+use firn_model::metrics::{MetricSink, MetricValue};
 use firn_model::store::Ticket;
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::{KEY_FORMAT, visit_labels};
@@ -36,6 +36,40 @@ impl Pipeline {
     /// Writes the metrics of the usage of each tenant.
     pub fn collect_usage(&self, sink: &mut dyn MetricSink) {
         self.ledger.usage.collect(sink);
+    }
+
+    /// Writes the samples and bytes of each tenant with a cost attribution by value.
+    pub fn collect_attribution(&self, sink: &mut dyn MetricSink) {
+        let mut all = Vec::new();
+        for tenant in self.tenants_with_usage() {
+            if let Some(report) = self.attribution(&tenant) {
+                all.push((tenant, report.label.clone(), report.into_rows()));
+            }
+        }
+        for (name, help, value_of) in [
+            (
+                "firn_tenant_attributed_samples_total",
+                "Samples in the writes of a tenant, by the values of its attribution label.",
+                (|usage| usage.samples) as fn(&SampleUsage) -> u64,
+            ),
+            (
+                "firn_tenant_attributed_bytes_total",
+                "Bytes in the writes of a tenant, by the values of its attribution label.",
+                |usage| usage.bytes,
+            ),
+        ] {
+            for (tenant, label, rows) in &all {
+                for (value, row) in rows {
+                    let labels = [
+                        ("label", label.as_str()),
+                        ("tenant", tenant.as_str()),
+                        ("value", value.as_str()),
+                    ];
+                    let count = MetricValue::Counter(value_of(&row.usage) as f64);
+                    sink.metric(name, help, &labels, count);
+                }
+            }
+        }
     }
 
     /// Returns the usage of a batch that is about to be stored.
