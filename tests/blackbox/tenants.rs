@@ -2,6 +2,7 @@
 
 mod limits;
 mod routes;
+mod usage;
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, firn, wait_for};

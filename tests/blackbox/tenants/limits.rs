@@ -8,7 +8,7 @@ use crate::harness::write::{Series, body};
 use crate::now_ms;
 
 /// Starts a server with this file of overrides.
-fn start(overrides: &str) -> TenantServer {
+pub fn start(overrides: &str) -> TenantServer {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("overrides.yml"), overrides).unwrap();
     TenantServer::start_in(folder, "overrides: overrides.yml", "")

@@ -45,7 +45,7 @@ const WITHOUT_TENANT: [&str; 13] = [
 ];
 
 /// Paths whose responses contain the requests of the tenant itself, or times.
-const CHANGING: [&str; 8] = [
+const CHANGING: [&str; 9] = [
     "/api/v1/status/active_queries",
     "/api/v1/status/metric_names_stats",
     "/api/v1/status/query_history",
@@ -54,6 +54,7 @@ const CHANGING: [&str; 8] = [
     "/api/v1/status/runtimeinfo",
     "/api/v1/notifications/live",
     "/api/v1/query_range",
+    "/api/v1/user_stats",
 ];
 
 fn start() -> TenantServer {

@@ -26,6 +26,7 @@ pub mod relabel;
 pub mod sending;
 pub mod span_export;
 pub mod targets;
+mod usage;
 
 pub use discards::DiscardEntry;
 pub use limits::IngestLimits;
@@ -33,3 +34,4 @@ pub use outcome::{DropReason, DroppedExemplars, DroppedSamples, WriteOutcome, Wr
 pub use pipeline::{DeltaMode, OtlpOrigin};
 pub use pipeline::{InstantAge, PendingWrite, Pipeline, PushOrigin, WriteAdmission};
 pub use refusals::SampleSender;
+pub use usage::{AttributionReport, AttributionRow, SampleUsage, TenantUsageReport};

@@ -29,6 +29,7 @@ mod room;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 pub use otlp::{DeltaMode, OtlpOrigin};
 pub use push::{PendingWrite, PushOrigin};
@@ -43,6 +44,7 @@ use crate::metrics::Metrics;
 use crate::outcome::{DroppedSamples, WriteOutcome};
 use crate::refusals::{RejectionLog, SampleSender};
 use crate::sending::ReceiverQueue;
+use crate::usage::UsageStatistics;
 use firn_aggregation::StreamAggregation;
 use firn_model::batch::{Batch, BatchSource};
 use firn_model::budget::Budget;
@@ -118,6 +120,7 @@ impl Pipeline {
             metrics: Arc::new(Metrics::new(room.all.clone())),
             refusals: RejectionLog::default(),
             discards: DiscardStatistics::default(),
+            usage: UsageStatistics::default(),
         };
         Self {
             store,
@@ -391,7 +394,9 @@ impl Pipeline {
     ) -> Ticket {
         let ledger = self.ledger.clone();
         let kept = self.queue_for_receivers(tenant, source, entry.body.take(), bounds.time_max);
-        let stored = settle(self.store.append_from(tenant, source, bounds));
+        let usage = self.measure_batch(tenant, source.batch(), entry.sender.as_ref());
+        let stored = self.store.append_from(tenant, source, bounds);
+        let stored = settle(self.count_when_stored(stored, tenant, usage));
         let ticket = match kept {
             Some(kept) => stored.join_with(kept, 0),
             None => stored,

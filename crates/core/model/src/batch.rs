@@ -17,6 +17,7 @@
 
 mod part;
 mod series;
+mod size;
 mod split;
 mod take_out;
 

@@ -405,7 +405,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn ticket_calls_its_observer_once_before_it_resolves_and_also_if_it_was_dropped() {
+    fn ticket_calls_each_observer_once_before_it_resolves_and_also_if_it_was_dropped() {
         let seen = Arc::new(AtomicUsize::new(0));
         let observe = || {
             let seen = seen.clone();
@@ -419,15 +419,15 @@ mod tests {
         resolver.resolve(Ok(AppendOutcome::default()));
         assert_eq!(seen.load(Ordering::Relaxed), 1);
         let (ticket, resolver) = Ticket::new();
-        let ticket = ticket.with_observer(observe());
+        let ticket = ticket.with_observer(observe()).with_observer(observe());
         let early = resolver.early_rejecter();
         resolver.resolve(Ok(AppendOutcome::default()));
         let refusal = Error::new(crate::error::ErrorKind::Unavailable, "too late");
         early.reject(refusal);
-        assert_eq!(seen.load(Ordering::Relaxed), 2);
+        assert_eq!(seen.load(Ordering::Relaxed), 3);
         assert_eq!(ticket.wait(), Ok(AppendOutcome::default()));
         let ticket = Ticket::resolved(Ok(AppendOutcome::default())).with_observer(observe());
-        assert_eq!(seen.load(Ordering::Relaxed), 3);
+        assert_eq!(seen.load(Ordering::Relaxed), 4);
         assert_eq!(ticket.wait(), Ok(AppendOutcome::default()));
     }
 

@@ -38,6 +38,17 @@ pub struct TenantLimits {
     pub late_window: Option<Duration>,
     /// Settings for pairs of replicas; `None` without `accept_ha_samples`.
     pub replicas: Option<ReplicaSettings>,
+    /// The label by whose values the usage is divided; `None` without `cost_attribution_labels`.
+    pub attribution: Option<CostAttribution>,
+}
+
+/// The division of the usage of a tenant by the values of a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostAttribution {
+    /// `cost_attribution_labels`: the name of the label.
+    pub label: String,
+    /// `max_cost_attribution_cardinality`: maximum number of values that are counted separately.
+    pub values_max: usize,
 }
 
 /// The maximum rate of pushed samples.

@@ -14,6 +14,7 @@ pub(crate) mod history;
 pub(crate) mod limits;
 pub(crate) mod metric_names;
 pub(crate) mod queries;
+mod query_counts;
 pub(crate) mod question;
 pub(crate) mod queue;
 pub(crate) mod registry;

@@ -41,5 +41,6 @@ pub(crate) mod series;
 pub(crate) mod status;
 pub(crate) mod targets;
 mod times;
+pub(crate) mod usage;
 pub(crate) mod user_assets;
 pub(crate) mod write;

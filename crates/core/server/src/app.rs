@@ -189,6 +189,13 @@ impl ServerAppState {
         if let Some(backend) = self.backend.get() {
             backend.pipeline.metrics().collect(sink);
             backend.pipeline.collect_replicas(sink);
+            if self.parts.multitenancy {
+                backend.pipeline.collect_usage(sink);
+            }
+            backend.pipeline.collect_attribution(sink);
+        }
+        if self.parts.multitenancy {
+            self.registry.collect_counts(sink);
         }
         let backend = self.backend.get().map(|b| b.collectors.as_slice());
         for collector in self

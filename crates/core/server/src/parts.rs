@@ -20,6 +20,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlockStoreStats, StoreStats};
 use firn_model::store::{DeleteRequest, Select};
 use firn_model::tenant::TenantId;
+use firn_model::tenant_limits::TenantLimits;
 use firn_model::trace::Tracer;
 use firn_promql::{Features, Options};
 use firn_rules::file::RuleFileOptions;
@@ -58,6 +59,9 @@ pub struct AppParts {
     pub external_labels: Provider<Labels>,
     /// True if requests must contain their tenant in the header `X-Scope-OrgID`.
     pub multitenancy: bool,
+    /// Returns the limits of a tenant in the running configuration. A limit that is not in
+    /// `firn.overrides` has the value for all tenants, if there is one.
+    pub tenant_limits: TenantProvider<TenantLimits>,
     /// Settings of paths, origins and pages.
     pub web: WebSettings,
     /// Content of `/api/v1/status/buildinfo`.
@@ -180,6 +184,8 @@ pub struct Backend {
     pub active: ActiveQueries,
     /// Returns statistics of the head of a tenant. May block.
     pub stats: ReadHeadStats,
+    /// Returns the tenants whose stores are open. Must be cheap.
+    pub open_tenants: Provider<Vec<TenantId>>,
     /// Returns the blocks of a tenant, and the progress of cuts and compactions. May block.
     pub blocks: TenantProvider<Result<BlockStoreStats, Error>>,
     /// Returns the reason why the store rejects writes after a disk failure. A full disk is

@@ -342,6 +342,14 @@ impl TenantStores {
         Ok(store.map_or_else(BlockStoreStats::default, |store| store.block_stats()))
     }
 
+    /// Returns the tenants whose stores are open.
+    pub fn open_tenants(&self) -> Vec<TenantId> {
+        let slots = self.slots().into_iter();
+        let open = slots.filter(|(_, slot)| slot.open_store().is_some());
+        let own = [self.options.tenant.clone()].into_iter();
+        own.chain(open.map(|(tenant, _)| tenant)).collect()
+    }
+
     /// Sets the limits of all tenants but `anonymous`, also of those whose stores are closed.
     pub fn set_limits(&self, limits: LimitsOfTenant) {
         let place = self.limits.write();

@@ -10,9 +10,10 @@ use firn_model::log::LogHealth;
 use firn_model::metrics::Collect;
 use firn_model::stats::BlockStoreStats;
 use firn_model::store::Select;
+use firn_model::tenant::TenantId;
 use firn_scrape::ScrapeManager;
 use firn_server::ActiveQueries;
-use firn_server::parts::{Backend, DeleteSeries, ReadHeadStats, TenantProvider};
+use firn_server::parts::{Backend, DeleteSeries, Provider, ReadHeadStats, TenantProvider};
 use std::sync::Arc;
 
 use super::notify::Notifier;
@@ -95,6 +96,7 @@ pub fn backend(parts: BackendParts) -> Backend {
     Backend {
         active: parts.active,
         stats: access.stats,
+        open_tenants: access.open_tenants,
         blocks: access.blocks,
         write_fault: Arc::new(move || match log.health() {
             LogHealth::Failing(cause) => Some(cause),
@@ -121,6 +123,7 @@ pub fn backend(parts: BackendParts) -> Backend {
 /// The functions of a [`Backend`] that read or change the store of one tenant, or all data.
 struct DataAccess {
     stats: ReadHeadStats,
+    open_tenants: Provider<Vec<TenantId>>,
     blocks: TenantProvider<Result<BlockStoreStats, Error>>,
     snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
     delete_series: DeleteSeries,
@@ -141,6 +144,7 @@ impl DataAccess {
         let (deleting, cleaning, kept) = (store.clone(), store.clone(), store.clone());
         Self {
             stats: Arc::new(move |_, top| Ok(figures.stats(top))),
+            open_tenants: Arc::new(|| vec![TenantId::anonymous()]),
             blocks: Arc::new(move |_| Ok(blocks.block_stats())),
             snapshot: Arc::new(move |skips_head| {
                 let name = file_time::snapshot_name(&env);
@@ -155,10 +159,11 @@ impl DataAccess {
     /// contain one tenant only.
     fn of_tenants(tenants: &Arc<TenantStores>) -> Self {
         let (figures, blocks) = (tenants.clone(), tenants.clone());
-        let (deleting, cleaning) = (tenants.clone(), tenants.clone());
+        let (deleting, cleaning, open) = (tenants.clone(), tenants.clone(), tenants.clone());
         let text = "snapshots are not supported together with firn.multitenancy yet";
         Self {
             stats: Arc::new(move |tenant, top| figures.stats(tenant, top)),
+            open_tenants: Arc::new(move || open.open_tenants()),
             blocks: Arc::new(move |tenant| blocks.block_stats(tenant)),
             snapshot: Arc::new(move |_| Err(Error::new(ErrorKind::Invalid, text.to_owned()))),
             delete_series: Arc::new(move |request| deleting.delete_series(request)),

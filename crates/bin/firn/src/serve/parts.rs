@@ -2,6 +2,7 @@
 
 use super::locks::WebConfigHolder;
 use super::running::ActiveConfig;
+use super::store_settings::effective_limits;
 use super::{damages, features};
 use crate::process::host;
 use crate::process::metrics::{self, ProcessCollector};
@@ -19,13 +20,14 @@ use firn_model::env::Env;
 use firn_model::log::LogReplayProgress;
 use firn_model::sample::TimestampMs;
 use firn_model::shares::BudgetShares;
+use firn_model::tenant_limits::TenantLimits;
 use firn_model::trace::Tracer;
 use firn_rules::file::RuleFileOptions;
 use firn_server::ServerLimits;
 use firn_server::engine::PromqlEngine;
 use firn_server::parts::{
     AppParts, ClusterControl, Lifecycle, ParseRelabelRules, Provider, QuerySettings, RuleDefaults,
-    RuntimeInfo, ServerSetting, WebSettings,
+    RuntimeInfo, ServerSetting, TenantProvider, WebSettings,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -118,6 +120,7 @@ pub fn build(sources: AppPartsInputs<'_>) -> Result<AppParts, AppPartsError> {
         features: features::features(settings),
         external_labels: Arc::new(move || external.config().external_labels.clone()),
         multitenancy: config.is_multitenant,
+        tenant_limits: tenant_limits(running.clone(), retention.clone()),
         web: web_settings(settings)?,
         build: version::build(),
         edits_rules: Arc::new(move || edited.config().rule_folder.is_some()),
@@ -208,6 +211,14 @@ fn query_settings(settings: &Settings, running: &Arc<ActiveConfig>) -> QuerySett
             interval.config().evaluation_interval.as_millis() as i64
         }),
     }
+}
+
+/// Returns the limits of tenants for the API.
+fn tenant_limits(
+    running: Arc<ActiveConfig>,
+    retention: Provider<RetentionSettings>,
+) -> TenantProvider<TenantLimits> {
+    Arc::new(move |tenant| effective_limits(&running.config(), retention().time, tenant))
 }
 
 fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> ServerLimits {

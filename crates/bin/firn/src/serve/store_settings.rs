@@ -7,6 +7,7 @@ use firn_config::config::{Config, WalSync};
 use firn_config::features::Feature;
 use firn_model::shares::BudgetShares;
 use firn_model::tenant::TenantId;
+use firn_model::tenant_limits::TenantLimits;
 use firn_storage::store::{
     NewSeriesBudget, RetentionLimits, SealingThread, SeriesLimits, StoreOptions, StoreSyncMode,
 };
@@ -138,6 +139,22 @@ pub fn retention_of(
 pub fn late_window_ms(config: &Config, tenant: &TenantId) -> i64 {
     let own = config.overrides.limits_of(tenant).late_window;
     to_ms(own.unwrap_or(config.late_window))
+}
+
+/// Returns the limits of a tenant: its own, or those of the config for all tenants. `retention` is
+/// the retention time of all tenants.
+pub fn effective_limits(
+    config: &Config,
+    retention: Option<Duration>,
+    tenant: &TenantId,
+) -> TenantLimits {
+    let own = config.overrides.limits_of(tenant);
+    TenantLimits {
+        new_series_max: own.new_series_max.or(config.new_series.all),
+        late_window: own.late_window.or(Some(config.late_window)),
+        retention: own.retention.or(retention),
+        ..TenantLimits::clone(own)
+    }
 }
 
 fn to_ms(time: Duration) -> i64 {

@@ -7,6 +7,7 @@ use crate::metrics::Metrics;
 use crate::outcome::DroppedSamples;
 use crate::refusals::{RejectionLog, SampleSender};
 use crate::sending::KeptRequest;
+use crate::usage::UsageStatistics;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
@@ -21,6 +22,7 @@ pub(super) struct WriteLedger {
     pub(super) metrics: Arc<Metrics>,
     pub(super) refusals: RejectionLog,
     pub(super) discards: DiscardStatistics,
+    pub(super) usage: UsageStatistics,
 }
 
 /// A batch that was passed to the store and is not durable yet. Closed exactly once, when its

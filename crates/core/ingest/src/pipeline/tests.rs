@@ -3,6 +3,7 @@
 
 mod aggregation;
 mod replicas;
+mod usage;
 
 use super::*;
 use firn_model::env::sim::SimClock;

@@ -63,7 +63,8 @@ impl Ticket {
     /// been dropped. Returns the ticket.
     ///
     /// `observe` runs on the thread that resolves the ticket, or on the calling thread if the
-    /// outcome exists already, and must not block. A ticket has at most one observer.
+    /// outcome exists already, and must not block. Several observers run in the order in which they
+    /// were added.
     pub fn with_observer(
         self,
         observe: impl FnOnce(&Result<AppendOutcome, Error>) + Send + 'static,
@@ -71,7 +72,15 @@ impl Ticket {
         let mut state = lock(&self.0.0);
         match &state.outcome {
             Some(outcome) => observe(outcome),
-            None => state.observer = Some(Box::new(observe)),
+            None => {
+                state.observer = Some(match state.observer.take() {
+                    None => Box::new(observe),
+                    Some(earlier) => Box::new(move |outcome| {
+                        earlier(outcome);
+                        observe(outcome);
+                    }),
+                });
+            }
         }
         drop(state);
         self

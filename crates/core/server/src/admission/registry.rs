@@ -6,9 +6,11 @@
 
 use super::history::{EndedQuery, QueryHistory, QueryTotal};
 use super::metric_names::{MetricNameStat, MetricNameStats};
+use super::query_counts::QueryCounts;
 use super::question::RequestedQuery;
 use super::run::{QueryAllowance, QueryRun};
 use firn_model::env::Clock;
+use firn_model::metrics::{MetricSink, MetricValue};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ struct QueryRegistryState {
     active: BTreeMap<u64, Weak<QueryRun>>,
     history: QueryHistory,
     metric_names: MetricNameStats,
+    counts: QueryCounts,
 }
 
 impl QueryRegistry {
@@ -44,6 +47,9 @@ impl QueryRegistry {
         allowance: QueryAllowance,
     ) -> Arc<QueryRun> {
         let mut state = lock(&self.state);
+        if !question.expression.is_empty() {
+            state.counts.add(&question.tenant);
+        }
         state.last_id += 1;
         let id = state.last_id;
         let run = Arc::new(QueryRun::new(id, question, allowance, self.clone()));
@@ -90,6 +96,25 @@ impl QueryRegistry {
     /// Returns the metric names that queries of each tenant have selected, in any order.
     pub(crate) fn metric_names(&self) -> Vec<((TenantId, String), MetricNameStat)> {
         lock(&self.state).metric_names.all()
+    }
+
+    /// Returns the number of queries of a tenant that have begun, except those that do not concern
+    /// series.
+    pub(crate) fn query_count(&self, tenant: &TenantId) -> u64 {
+        lock(&self.state).counts.of_tenant(tenant)
+    }
+
+    /// Writes the number of queries of each tenant.
+    pub(crate) fn collect_counts(&self, sink: &mut dyn MetricSink) {
+        let counts = lock(&self.state).counts.all();
+        for (tenant, count) in counts {
+            sink.metric(
+                "firn_tenant_queries_total",
+                "Queries of a tenant, including those of its rules.",
+                &[("tenant", tenant.as_str())],
+                MetricValue::Counter(count as f64),
+            );
+        }
     }
 
     /// Returns the totals of ended queries by tenant and expression.

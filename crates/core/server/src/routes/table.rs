@@ -9,6 +9,7 @@ mod profiles;
 mod queries;
 mod rules;
 mod running;
+mod usage;
 
 use super::documents;
 use super::route::{
@@ -37,9 +38,10 @@ pub(crate) struct RouteSection {
 }
 
 /// All sections, in the order of the documentation.
-pub(crate) const SECTIONS: [RouteSection; 13] = [
+pub(crate) const SECTIONS: [RouteSection; 14] = [
     section("Queries", "/api/v1", QUERIES),
     section("Cardinality", "/api/v1", cardinality::CARDINALITY),
+    section("Usage", "/api/v1", usage::USAGE),
     section("Running queries", "/api/v1", running::RUNNING),
     section("Writes", "/api/v1", WRITES),
     section("Writes at other systems' paths", "", WRITES_OF_OTHERS),

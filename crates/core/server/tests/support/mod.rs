@@ -26,6 +26,7 @@ use firn_model::store::{
     SelectRequest, Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
+use firn_model::tenant_limits::TenantLimits;
 use firn_model::trace::Tracer;
 use firn_promql::value::{
     MatrixSeries, PromqlError, QueryPointValue, QueryResult, QueryStats, QueryValue, VectorElement,
@@ -436,6 +437,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         partial: None,
         store,
         stats: Arc::new(move |_, _| Ok(stats.clone())),
+        open_tenants: Arc::new(|| vec![TenantId::anonymous()]),
         blocks: Arc::new(|_| Ok(blocks_stats())),
         snapshot: Arc::new(|skips_head| {
             if !skips_head {
@@ -524,6 +526,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
         features: Vec::new(),
         external_labels: Arc::new(|| Labels::from_pairs([("region", "eu"), ("team", "x")])),
         multitenancy: false,
+        tenant_limits: Arc::new(|_| TenantLimits::default()),
         web: WebSettings::default(),
         build: BuildInfo {
             version: "3.14.0".into(),

@@ -11,7 +11,9 @@ use firn_config_schema::schema::{
 use firn_config_schema::section::ConfigSection;
 use firn_model::query_limits::QueryLimits;
 use firn_model::tenant::TenantId;
-use firn_model::tenant_limits::{IngestionRate, ReplicaSettings, TenantLimits, TenantOverrides};
+use firn_model::tenant_limits::{
+    CostAttribution, IngestionRate, ReplicaSettings, TenantLimits, TenantOverrides,
+};
 use firn_model::units::parse_size;
 use firn_yaml::YamlError;
 use std::path::Path;
@@ -19,7 +21,8 @@ use std::time;
 
 const KEYS: KeyGroups = &[&[key("overrides", Map(&Section(&[TENANT])))]];
 
-/// Keys of one tenant, with the defaults of Mimir for replicas. All limits are unset by default.
+/// Keys of one tenant, with the defaults of Mimir for replicas and cost attribution. All limits are
+/// unset by default.
 const TENANT: &[ConfigKey] = &[
     key("max_global_series_per_user", WholeCount),
     key("new_series_limit", WholeCount),
@@ -38,7 +41,12 @@ const TENANT: &[ConfigKey] = &[
     key("ha_cluster_label", LabelName).or("cluster"),
     key("ha_replica_label", LabelName).or("__replica__"),
     key("ha_max_clusters", WholeCount).or("100"),
+    key("cost_attribution_labels", Text),
+    key("max_cost_attribution_cardinality", WholeCount).or("2000"),
 ];
+
+/// Fields of the usage of an attributed value, which also has a field with the name of the label.
+const ATTRIBUTION_FIELDS: [&str; 3] = ["series", "samples", "bytes"];
 
 /// Parses the text of a file. `refuses_replicas` describes a mode without deduplication, in which
 /// `accept_ha_samples` is an error.
@@ -104,6 +112,7 @@ fn limits(section: ConfigSection<'_>) -> Result<TenantLimits, YamlError> {
         }),
         late_window: duration("out_of_order_time_window"),
         replicas: replicas(section)?,
+        attribution: attribution(section)?,
     })
 }
 
@@ -111,6 +120,14 @@ fn limits(section: ConfigSection<'_>) -> Result<TenantLimits, YamlError> {
 fn count(section: ConfigSection<'_>, key: &str) -> Option<u64> {
     section.text_if_set(key)?;
     Some(section.count_if_set(key).unwrap_or(u64::MAX))
+}
+
+/// Returns the limit `key`, or its default if it is not set. Zero means no limit.
+fn count_or_default(section: ConfigSection<'_>, key: &str) -> usize {
+    match count(section, key) {
+        Some(max) => usize::try_from(max).unwrap_or(usize::MAX),
+        None => section.count(key) as usize,
+    }
 }
 
 fn rate(section: ConfigSection<'_>) -> Result<Option<IngestionRate>, YamlError> {
@@ -155,14 +172,38 @@ fn replicas(section: ConfigSection<'_>) -> Result<Option<ReplicaSettings>, YamlE
         let message = format!("ha_replica_label: {replica_label:?} is also ha_cluster_label");
         return Err(node.error(message));
     }
-    let clusters_max = match count(section, "ha_max_clusters") {
-        Some(max) => usize::try_from(max).unwrap_or(usize::MAX),
-        None => section.count("ha_max_clusters") as usize,
-    };
+    let clusters_max = count_or_default(section, "ha_max_clusters");
     Ok(section.flag("accept_ha_samples").then(|| ReplicaSettings {
         cluster_label: cluster_label.to_owned(),
         replica_label: replica_label.to_owned(),
         clusters_max,
+    }))
+}
+
+/// Returns the label of the cost attribution. Mimir accepts several names separated by commas.
+fn attribution(section: ConfigSection<'_>) -> Result<Option<CostAttribution>, YamlError> {
+    let key = "cost_attribution_labels";
+    let Some(text) = section.text_if_set(key) else {
+        return Ok(None);
+    };
+    let error = |why: String| {
+        let node = section.get(key).unwrap_or(section.node());
+        Err(node.error(format!("{key}: {why}")))
+    };
+    let count = text.split(',').count();
+    if count > 1 {
+        return error(format!("{count} labels, limit 1: {text:?}"));
+    }
+    let label = text.trim();
+    if label.is_empty() {
+        return error(format!("not a label: {text:?}"));
+    }
+    if ATTRIBUTION_FIELDS.contains(&label) {
+        return error(format!("{label:?} is also a field of the attribution"));
+    }
+    Ok(Some(CostAttribution {
+        label: label.to_owned(),
+        values_max: count_or_default(section, "max_cost_attribution_cardinality"),
     }))
 }
 
@@ -223,6 +264,7 @@ mod tests {
             retention: Some(time::Duration::from_hours(24)),
             late_window: Some(time::Duration::ZERO),
             replicas: None,
+            attribution: None,
         };
         assert_eq!(limits, expected);
         let forever = "overrides: {anonymous: {compactor_blocks_retention_period: 0s}}";
@@ -267,6 +309,25 @@ mod tests {
     }
 
     #[test]
+    fn attribution_has_one_label_and_the_cardinality_of_mimir_unless_another_is_set() {
+        let read = |keys: &str| {
+            let text = format!("overrides: {{anonymous: {{{keys}}}}}");
+            let attribution = parse_anonymous(&text).attribution?;
+            Some((attribution.label, attribution.values_max))
+        };
+        let team = |max| Some(("team".to_owned(), max));
+        assert_eq!(read("max_cost_attribution_cardinality: 1"), None);
+        assert_eq!(read("cost_attribution_labels: ''"), None);
+        assert_eq!(read("cost_attribution_labels: team"), team(2_000));
+        for (max, expected) in [(3, 3), (0, usize::MAX)] {
+            let keys = format!(
+                "cost_attribution_labels: ' team', max_cost_attribution_cardinality: {max}"
+            );
+            assert_eq!(read(&keys), team(expected));
+        }
+    }
+
+    #[test]
     fn errors_have_the_position_of_the_mistake() {
         for (text, error) in [
             (
@@ -293,6 +354,18 @@ mod tests {
             (
                 "overrides: {a: {ha_replica_label: cluster}}",
                 "1:35: ha_replica_label: \"cluster\" is also ha_cluster_label",
+            ),
+            (
+                "overrides: {a: {cost_attribution_labels: 'team,app'}}",
+                "1:42: cost_attribution_labels: 2 labels, limit 1: \"team,app\"",
+            ),
+            (
+                "overrides: {a: {cost_attribution_labels: ' '}}",
+                "1:42: cost_attribution_labels: not a label: \" \"",
+            ),
+            (
+                "overrides: {a: {cost_attribution_labels: series}}",
+                "1:42: cost_attribution_labels: \"series\" is also a field of the attribution",
             ),
             (
                 "overrides: {a: {blocked_queries: [{pattern: '(', regex: true}]}}",

@@ -3,7 +3,7 @@
 
 use super::cells::{GET, MATCH, POST_PUT, TEXT, YAML};
 use crate::access::ResponseVisibility;
-use crate::api::{federate, operations};
+use crate::api::{federate, operations, usage};
 use crate::metrics::ServerEndpoint;
 use crate::routes::documents;
 use crate::routes::route::{ApiRoute, mount, mount_data, open, plain, state};
@@ -116,6 +116,13 @@ pub(super) const OPERATIONS: &[ApiRoute] = &[
         "Firn's own metrics.",
     )
     .answers(TEXT),
+    ApiRoute::new(
+        "/distributor/all_user_stats",
+        state(ServerEndpoint::Status),
+        |m| plain(m, usage::all_user_stats),
+        "Returns `user_stats` of all tenants, without `attribution`, each with its `userID`.",
+    )
+    .require_store(),
     ApiRoute::new(
         "/version",
         open(GET, ServerEndpoint::Operations),
