@@ -99,8 +99,6 @@ format:
 
 compile:
 	$(LINTED) test --workspace --all-targets --locked --no-run
-	$(LINTED) test -p firn-storage --features shuttle --lib --locked --no-run
-	$(CARGO) check --manifest-path fuzz/Cargo.toml --bins --locked --target-dir target/fuzz
 
 check: format compile
 	$(LANES) inside outside
@@ -114,7 +112,7 @@ outside: compile
 	$(LINTED) test --workspace --test '*' --locked
 
 interleavings: compile
-	$(LINTED) test -p firn-storage --features shuttle --lib --locked interleavings
+	$(LINTED) test --workspace --bench interleavings --locked interleavings
 
 # Downloads of the page's packages and the build of programs in Go run beside the compiler, which often uses one
 # core; the browser follows the unit tests, whose lane ends first.

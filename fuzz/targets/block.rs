@@ -3,7 +3,7 @@
 //!
 //! The first four bytes of an input are the length of the index in the remaining ones.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_model::budget::Budget;
 use firn_model::cancel::CancelToken;

@@ -1,7 +1,7 @@
 //! Fuzzes a segment of the body log: decoded frames are complete and inside the input, peeking
 //! returns the same values as decoding, and an encoded frame can be decoded again.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 // The module belongs to the queue of remote write, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 

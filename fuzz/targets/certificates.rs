@@ -1,7 +1,7 @@
 //! Fuzzes certificates and PEM texts: nothing panics, and a pool has one subject per certificate.
 //! Each certificate is verified with itself and others as roots and intermediates.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_x509::key_pair::parse_certified_key;
 use firn_x509::{CertificatePool, CertificatePurpose, CertificateTrust, X509Certificate, verify};

@@ -1,7 +1,7 @@
 //! Fuzzes scraped pages in each format and with each option: nothing panics, parsing terminates,
 //! and the labels of each sample can be read.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_model::exemplar::SampleExemplars;
 use firn_wire::exposition::{

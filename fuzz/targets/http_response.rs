@@ -1,7 +1,7 @@
 //! Fuzzes HTTP/1 responses: a response that arrives byte by byte has the same status and body as
 //! one that arrives at once, and its body is part of the input.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 // The modules belong to the HTTP client, and the fuzzer uses only a part of them.
 #![allow(dead_code)]
 

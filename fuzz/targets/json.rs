@@ -1,7 +1,7 @@
 //! Fuzzes the JSON reader of discoveries: nothing panics, and it reads every text that serde_json
 //! reads, with the same structure.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 // The module belongs to the discoveries, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 

@@ -1,7 +1,7 @@
 //! Fuzzes OTLP requests in protobuf, with translations that take different paths: the decoded data
 //! is bounded, and labels that are decoded later equal those decoded immediately.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_model::batch::BatchSource;
 use firn_wire::WireLimits;

@@ -1,7 +1,7 @@
 //! Fuzzes OTLP requests in JSON: the message that is built from it can be decoded and does not
 //! exceed the maximum length.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_wire::WireLimits;
 use firn_wire::otlp::{

@@ -1,6 +1,6 @@
 //! Fuzzes a page: each column is rejected, or has ascending times and the same number of values.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_model::sample::TimeRange;
 use firn_storage::page::{PageDecodeScratch, PageReader, SampleColumns};

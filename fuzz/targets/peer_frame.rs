@@ -1,15 +1,15 @@
 //! Fuzzes the frames of peers: decoding terminates within its memory, and a decoded value is
 //! encoded to bytes that decode to it again.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::columns::SeriesBatch;
 use firn_peer::frames::AnswerFrameKind;
 use firn_peer::frames::answers::{
-    decode_column, decode_exemplars, decode_labels, decode_metadata, decode_opened,
-    decode_strings, decode_texts, encode_column, encode_labels, encode_opened, encode_strings,
+    decode_column, decode_exemplars, decode_labels, decode_metadata, decode_opened, decode_strings,
+    decode_texts, encode_column, encode_labels, encode_opened, encode_strings,
 };
 use firn_peer::frames::append::decode_append;
 use firn_peer::frames::append_parts::{decode_answers, encode_answers, split_parts};

@@ -1,7 +1,7 @@
 //! Fuzzes PromQL expressions: the text form of a parsed expression can be parsed again and has the
 //! same text form.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_promql::{Features, parser};
 

@@ -1,7 +1,7 @@
 //! Fuzzes the file of pushed metric metadata: decoded texts are not longer than the input, and
 //! encoded entries can be decoded again.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 // The module belongs to the crate `ingest`, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 

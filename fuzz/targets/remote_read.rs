@@ -1,7 +1,7 @@
 //! Fuzzes remote-read requests, responses in one message, and streamed responses in pieces: memory
 //! is reserved before it is used, times ascend, and the division into pieces has no influence.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_model::budget::Budget;
 use firn_model::sample::TimeRange;

@@ -2,7 +2,7 @@
 //! time and in any order, equal those decoded immediately. A message that is extended by labels in
 //! its encoded form contains the same series with these labels.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_model::batch::BatchSource;
 use firn_model::labels::Labels;

@@ -1,7 +1,7 @@
 //! Fuzzes segments, COMMITs, checkpoints, keys and the cluster format: decoding terminates, an
 //! accepted input encodes to itself, and frames and losses of a segment add up.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_cluster::checkpoint::Checkpoint;
 use firn_cluster::cluster_format::ClusterFormat;

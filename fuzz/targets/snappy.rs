@@ -1,7 +1,7 @@
 //! Fuzzes snappy blocks: both decoders reject them, or both return the same bytes. Two copies of a
 //! block can be joined into one that contains the data twice.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_wire::snappy;
 

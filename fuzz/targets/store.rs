@@ -3,7 +3,7 @@
 //!
 //! The first byte of an input selects the file; the others are its content.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 #[path = "folder.rs"]
 mod folder;

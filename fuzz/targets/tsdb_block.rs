@@ -1,7 +1,7 @@
 //! Fuzzes the files of a Prometheus block: series are in the order of their labels and samples in
 //! time order, or there is an error.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_prometheus_tsdb::{
     ChunkSegments, IndexReader, NamedRangeFile, Tombstones, TsdbBlockMeta, TsdbBlockReader,

@@ -1,7 +1,7 @@
 //! Fuzzes a Prometheus chunk: reading ends with an error or after the last sample, and samples that
 //! are encoded again can be decoded unchanged.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_prometheus_tsdb::{
     BuiltChunk, ChunkBuilder, ChunkStartTimes, TsdbChunkEncoding, TsdbChunkSamples, TsdbSample,

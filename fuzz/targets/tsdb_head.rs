@@ -1,7 +1,7 @@
 //! Fuzzes the files that Prometheus replays at start: reading in parts and at once gives the same
 //! result, and times increase.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_prometheus_tsdb::{
     HeadChunkFile, HeadFiles, HeadOptions, HeadReader, NamedRangeFile, TsdbError,

@@ -4,10 +4,8 @@
 use firn_prometheus_tsdb::{ChunkBuilder, ChunkStartTimes};
 use std::path::{Path, PathBuf};
 
-const FOLDERS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../crates/lib/prometheus_tsdb/tests"
-);
+/// Folder of the fixtures in the repository.
+const FIXTURES: &str = "crates/lib/prometheus_tsdb/tests";
 
 /// Maximum length of a seed in bytes.
 const BYTES_MAX: usize = 48 << 10;
@@ -15,7 +13,9 @@ const BYTES_MAX: usize = 48 << 10;
 /// Returns the files whose paths contain `part`, without trailing zeros.
 fn files(part: &str) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
-    let mut folders = vec![PathBuf::from(FOLDERS)];
+    let parents = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let fixtures = parents.map(|parent| parent.join(FIXTURES));
+    let mut folders: Vec<PathBuf> = fixtures.filter(|folder| folder.is_dir()).collect();
     while let Some(folder) = folders.pop() {
         let mut entries: Vec<PathBuf> = list(&folder);
         entries.sort();

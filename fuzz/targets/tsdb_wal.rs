@@ -1,7 +1,7 @@
 //! Fuzzes segments of Prometheus's WAL, single records, and files of head chunks: reading
 //! terminates, with or without an error.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_prometheus_tsdb::{
     HeadChunkFile, HeadChunks, NamedRangeFile, WalEntries, WalReader, WalTailPolicy,

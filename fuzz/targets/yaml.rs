@@ -1,7 +1,7 @@
 //! Fuzzes the YAML reader in both dialects: nothing panics, and a printed tree can be read again
 //! and prints the same.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_yaml::{YamlDialect, decode, parse_as, print};
 

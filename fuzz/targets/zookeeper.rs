@@ -1,7 +1,7 @@
 //! Fuzzes the messages of a ZooKeeper server: the division into pieces has no influence, and
 //! decoded data is not longer than its frame.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use firn_wire::zookeeper::{
     CHILDREN_MAX, ZookeeperFrameBuffer, ZookeeperMessage, decode_session_timeout_ms,

@@ -89,7 +89,7 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
 
 #[test]
 fn store_reader_sees_all_of_a_batch_or_nothing_while_it_is_sealed() {
-    check(800, &[StoreFlaw::ReadsPagesFirst], || {
+    check(300, &[StoreFlaw::ReadsPagesFirst], || {
         let sim = sim::sim_env(1);
         let store = open(&sim);
         let writer = {
@@ -168,11 +168,11 @@ fn send_while_they_leave(end: i64, newest: i64) {
 fn series_that_gets_a_sample_while_it_is_evicted_is_found_once() {
     let flaws = [StoreFlaw::EvictsAppending, StoreFlaw::LosesEvicted];
     let newest = HOUR + HOUR / 2;
-    check(500, &flaws, move || send_while_they_leave(newest, newest));
+    check(150, &flaws, move || send_while_they_leave(newest, newest));
 }
 
 #[test]
 fn series_that_gets_a_sample_while_it_is_removed_is_found_once() {
     let leave = || send_while_they_leave(5 * HOUR, 6 * HOUR);
-    check(400, &[StoreFlaw::RemovesUnlocked], leave);
+    check(150, &[StoreFlaw::RemovesUnlocked], leave);
 }

@@ -79,7 +79,7 @@ fn read(watermark: Arc<Watermark>, complete: Complete) -> JoinHandle<()> {
 #[test]
 fn watermark_shows_only_what_is_complete_and_keeps_its_floor_below_every_reader() {
     let flaws = [StoreFlaw::ShowsOutOfOrder, StoreFlaw::RaisesFloorEarly];
-    check(2_000, &flaws, || {
+    check(800, &flaws, || {
         let watermark = Arc::new(Watermark::default());
         let complete = Complete::default();
         let log = Log::default();

@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Number of seeds of an ordinary run.
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 80;
 
 const SERIES: u64 = 30;
 const SCRAPE_MS: i64 = 15_000;

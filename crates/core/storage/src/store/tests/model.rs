@@ -498,7 +498,7 @@ fn histogram(count: f64) -> Histogram {
 
 #[test]
 fn store_in_random_histories_holds_what_the_model_holds() {
-    for seed in 0..25 {
+    for seed in 0..10 {
         set_faults(InjectedFaults {
             turns_eras: seed % 2 == 1,
             ..InjectedFaults::NONE

@@ -22,7 +22,7 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 
 /// Number of random histories of an ordinary run.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 12;
 
 /// Options with which samples soon are in pages, blocks and late blocks.
 fn busy() -> StoreOptions {

@@ -31,7 +31,7 @@ use cluster::SimCluster;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The seeds of an ordinary run, unless `FIRN_SEEDS` is set.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 40;
 
 /// The seeds in which a planted flaw must be found.
 const FLAW_SEEDS: u64 = 400;
