@@ -6,7 +6,8 @@ use crate::now_ms;
 use crate::raw::{Ask, Reply};
 use firn_prometheus_tsdb::{TsdbChunkEncoding, TsdbChunkSamples, TsdbSampleValue};
 use firn_wire::snappy;
-use std::io::{BufRead, BufReader, Write};
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 /// Encodes a length-delimited protobuf field.
@@ -311,13 +312,21 @@ fn notification_of_a_config_that_was_refused_is_listed_and_told_live() {
     assert!(next("data: ").contains("\"active\":false"));
     assert!(listed().is_empty());
     drop(events);
+    let mut last = None;
     wait_for("the place to be free", || {
         let mut ask = TcpStream::connect(&server.address).unwrap();
         ask.write_all(request).unwrap();
         let mut line = String::new();
-        BufReader::new(ask).read_line(&mut line).unwrap();
+        let mut response = BufReader::new(ask);
+        response.read_line(&mut line).unwrap();
+        last = Some(response);
         line.contains(" 200 ")
     });
+    server.signal(Signal::TERM);
+    let mut rest = String::new();
+    last.unwrap().read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("shutting down"), "{rest}");
+    assert!(rest.ends_with("\r\n0\r\n\r\n"), "cut off: {rest}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::times::format_rfc3339;
 use crate::app::ServerApp;
 use crate::http::channel::ChannelBody;
 use crate::http::produce::{ResponseEncoding, respond};
-use crate::notices::ActiveNotice;
+use crate::notices::{ActiveNotice, Notice};
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -38,8 +38,8 @@ pub(crate) async fn list(app: ServerApp, request: Request) -> Response {
     )
 }
 
-/// Streams the active notifications and all changes until the client disconnects. Answers 204 if
-/// there are too many clients.
+/// Streams the active notifications and all changes until the client disconnects or the server
+/// stops. Answers 204 if there are too many clients.
 pub(crate) async fn live(app: ServerApp, _request: Request) -> Response {
     let Ok(place) = app.listener_slots.clone().try_acquire_owned() else {
         let mut response = event_stream_response(Body::empty());
@@ -59,7 +59,9 @@ pub(crate) async fn live(app: ServerApp, _request: Request) -> Response {
                 () = sender.closed() => return,
                 change = changes.recv() => match change {
                     Ok(noted) => {
-                        if sender.send(Ok(event(&noted))).await.is_err() {
+                        let is_sent = sender.send(Ok(event(&noted))).await.is_ok();
+                        // A shutdown waits for open responses.
+                        if !is_sent || noted.notice == Notice::Stopping {
                             return;
                         }
                     }
