@@ -128,6 +128,15 @@ fn get_bytes(address: &str, path: &str) -> Vec<u8> {
     reply.body
 }
 
+/// Ends the load of a test, also when the test fails.
+struct LoadEnd<'a>(&'a AtomicBool);
+
+impl Drop for LoadEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Takes a CPU profile of a server during consecutive queries. The profile is longer if the server
 /// got too little CPU time for [`SAMPLES_MIN`].
 fn profile_under_load(server: &Server) -> Profile {
@@ -140,12 +149,12 @@ fn profile_under_load(server: &Server) -> Profile {
                 assert_eq!(answer.status, 200, "{}", answer.body);
             }
         });
+        let _end = LoadEnd(&is_over);
         let mut taken = [3, 10, 30].into_iter().map(|seconds| {
             let path = format!("/debug/pprof/profile?seconds={seconds}");
             Profile::decode(&get_bytes(&server.address, &path))
         });
         let profile = taken.find(|profile| profile.count(|_| true) >= SAMPLES_MIN);
-        is_over.store(true, Ordering::Relaxed);
         profile.expect("half a minute of a busy server has samples enough")
     })
 }
