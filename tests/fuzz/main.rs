@@ -72,8 +72,8 @@ mod zookeeper;
 
 use std::collections::BTreeSet;
 
-/// Maximum number of mutants of one input.
-const MUTANTS: usize = 64;
+/// Number of places at which the inputs of a target are cut and changed.
+const PLACES: usize = 512;
 
 /// Runs the target of `module` on no bytes, on its initial inputs, and on cut and changed ones.
 fn check(module: &str, run: fn(&[u8])) {
@@ -82,9 +82,10 @@ fn check(module: &str, run: fn(&[u8])) {
     let corpora = corpus::corpora();
     let (_, inputs) = corpora.iter().find(|(name, _)| *name == target).unwrap();
     assert!(!inputs.is_empty(), "{target} has no initial input");
+    let places = PLACES.div_ceil(inputs.len());
     for input in inputs {
         run(input);
-        for at in (0..input.len()).step_by((input.len() / MUTANTS).max(1)) {
+        for at in (0..input.len()).step_by((input.len() / places).max(1)) {
             run(&input[..at]);
             let mut changed = input.clone();
             changed[at] ^= 1 << (at % 8);
