@@ -7,8 +7,8 @@ export interface Follower {
   signal: AbortSignal;
   // The stream is open.
   onopen: () => void;
-  // Events arrived, as text.
-  onevents: (text: string) => void;
+  // Events arrived.
+  onevents: () => void;
 }
 
 // Follows the stream of api/v1/PATH until it ends. Returns whether another attempt may succeed.
@@ -19,8 +19,7 @@ export async function follow(path: string, { signal, onopen, onevents }: Followe
     // 204: the server has too many streams.
     if (!response.ok || response.status === 204 || !reader) return response.status >= 500;
     onopen();
-    const decoder = new TextDecoder();
-    for (let part = await reader.read(); !part.done; part = await reader.read()) onevents(decoder.decode(part.value, { stream: true }));
+    while (!(await reader.read()).done) onevents();
     return true;
   } catch {
     return true;

@@ -14,7 +14,6 @@ export interface Notification {
 export const NOTIFICATIONS_ID = "notifications";
 
 const EVERY_SECONDS = 30;
-const STOPPING = /shutting down/;
 const PAUSES_MS = [1000, 5000, 30_000];
 
 class Notifications {
@@ -56,11 +55,7 @@ class Notifications {
           this.#isLive = true;
           load();
         },
-        onevents: (text) => {
-          // A server that stops waits for its streams.
-          if (STOPPING.test(text)) stream.abort();
-          else load();
-        },
+        onevents: load,
       });
       document.removeEventListener("visibilitychange", end);
       page.removeEventListener("abort", end);

@@ -1,0 +1,1 @@
+import{jn as e,ut as t}from"./shared-COXIFdZh.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);e(t,{target:n});

@@ -1,1 +1,0 @@
-import{jn as e,ut as t}from"./shared-C-vnP7ER.js";var n=document.getElementById(`page`);if(!n)throw Error(`index.html has no element of the id page`);e(t,{target:n});
