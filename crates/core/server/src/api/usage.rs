@@ -25,6 +25,7 @@ use firn_model::units::format_duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Age of the newest sample behind that of the store up to which a series counts for its value, in
@@ -229,11 +230,9 @@ fn read_all_stats(
     app: &ServerApp,
     backend: &Backend,
 ) -> Result<Vec<NamedStatsDocument>, ApiFailure> {
-    let open = (backend.open_tenants)();
-    let mut tenants = backend.pipeline.tenants_with_usage();
-    tenants.extend_from_slice(&open);
-    tenants.sort_unstable();
-    tenants.dedup();
+    let open = BTreeSet::from_iter((backend.open_tenants)());
+    let mut tenants = BTreeSet::from_iter(backend.pipeline.tenants_with_usage());
+    tenants.extend(open.iter().cloned());
     let mut all = Vec::with_capacity(tenants.len());
     for tenant in tenants {
         let mut series = 0;
