@@ -70,7 +70,12 @@ mod yaml;
 #[path = "../../fuzz/targets/zookeeper.rs"]
 mod zookeeper;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+/// The initial inputs by target. They take a tenth of a second to make, and each test needs them.
+static CORPORA: LazyLock<BTreeMap<&str, Vec<Vec<u8>>>> =
+    LazyLock::new(|| corpus::corpora().into_iter().collect());
 
 /// Number of places at which the inputs of a target are cut and changed.
 const PLACES: usize = 512;
@@ -79,8 +84,7 @@ const PLACES: usize = 512;
 fn check(module: &str, run: fn(&[u8])) {
     let (_, target) = module.rsplit_once("::").unwrap();
     run(&[]);
-    let corpora = corpus::corpora();
-    let (_, inputs) = corpora.iter().find(|(name, _)| *name == target).unwrap();
+    let inputs = &CORPORA[target];
     assert!(!inputs.is_empty(), "{target} has no initial input");
     let places = PLACES.div_ceil(inputs.len());
     for input in inputs {
@@ -114,7 +118,6 @@ fn each_target_is_a_module_here() {
             "{target} is not tested"
         );
     }
-    let corpora = corpus::corpora();
-    let names: BTreeSet<_> = corpora.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let names: BTreeSet<_> = CORPORA.keys().map(|name| (*name).to_owned()).collect();
     assert_eq!(names, targets);
 }
